@@ -1,1 +1,24 @@
+//! The object store: objects with bytes, attributes and omap keys, in transactions, over a block device and a
+//! key-value engine.
+//!
+//! Room: engine.   Owns: `Store`.   Hears: transactions, reads, completions of its I/O.   Says: `StoreEvent`.
+//! Holds: nothing is said to be committed that `BlockDev` and `Kv` have not both promised; no byte is handed out whose
+//! checksum was not verified; the metadata of a transaction never reaches the disk before its data.
+//! Why: docs/formats/store.md, which is also the format.
+//! Upstream: src/os/ObjectStore.h, src/os/Transaction.h, src/os/bluestore/.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod config;
+mod dev;
+mod event;
+mod kv;
+mod store;
+mod txn;
+
+pub use config::StoreConfig;
+pub use dev::{BlockDev, IoId};
+pub use event::{MkfsError, MountError, ObjectStat, ReadData, ReadFlags, ReadId, StatFs, StoreEvent, TxcId};
+pub use kv::{Kv, KvBatch, KvError, KvOp};
+pub use store::{META_COLL, Store};
+pub use txn::{AllocHint, ObjIdx, Op, Transaction};

@@ -1,0 +1,42 @@
+//! Tunables, one struct, so that simulation can shrink and shuffle them.
+
+/// How a store behaves; `Default` is for flash.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoreConfig {
+    /// Writes up to this many bytes go through the key-value log and reach their place later
+    /// (`bluestore_prefer_deferred_size`); longer ones go straight to free space.
+    pub prefer_deferred_size: u32,
+    /// Deferred bytes that start a batch of device writes; what is less stays in the log.
+    pub deferred_batch_bytes: u64,
+    /// Budget of the onode cache in bytes; onodes with changes in flight are kept beyond it.
+    pub onode_cache_bytes: u64,
+    /// Budget of the data block cache in bytes.
+    pub data_cache_bytes: u64,
+    /// How often a block with a wrong checksum is read again before that is believed (`bluestore_retry_disk_reads`).
+    pub retry_disk_reads: u32,
+    /// Parts per thousand of the device that data may not take: room for whatever must always work.
+    pub reserve_per_mille: u32,
+    /// Tell the device what was freed (`bdev_enable_discard`).
+    pub discard: bool,
+}
+
+impl Default for StoreConfig {
+    fn default() -> Self {
+        StoreConfig {
+            prefer_deferred_size: 32 << 10,
+            deferred_batch_bytes: 4 << 20,
+            onode_cache_bytes: 32 << 20,
+            data_cache_bytes: 32 << 20,
+            retry_disk_reads: 3,
+            reserve_per_mille: 10,
+            discard: false,
+        }
+    }
+}
+
+impl StoreConfig {
+    /// For disks whose head moves: more goes through the log, in larger batches.
+    pub fn rotational() -> Self {
+        StoreConfig { prefer_deferred_size: 64 << 10, deferred_batch_bytes: 16 << 20, ..Self::default() }
+    }
+}

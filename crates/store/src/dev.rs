@@ -1,0 +1,47 @@
+//! What the store asks of a disk.
+
+use bytes::Bytes;
+use types::Errno;
+use types::msg::BufList;
+
+/// One I/O in flight. The store numbers them; device and key-value engine of one store share the numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct IoId(pub u64);
+
+/// A disk, a partition, or a file standing in for one. `read`, `write` and `flush` are answered later, in any order,
+/// by the owner calling `Store::handle_io(id, result)`.
+///
+/// Promised by an implementation: a write answered before a flush was *started* is durable once that flush is
+/// answered `Ok`; other writes may after a crash be there, not there, or there in part, at a granularity of the
+/// sector. Offsets and lengths are multiples of `block_size`.
+pub trait BlockDev {
+    /// Size in bytes.
+    fn size(&self) -> u64;
+
+    /// Smallest unit of I/O in bytes: 512 or 4096.
+    fn block_size(&self) -> u32;
+
+    /// True for a disk whose head moves: batches are larger there.
+    fn rotational(&self) -> bool {
+        false
+    }
+
+    /// Reads `len` bytes at `off`; answered with the bytes.
+    fn read(&mut self, id: IoId, off: u64, len: usize);
+
+    /// Writes `data` at `off`; answered with empty bytes. Pieces need no alignment in memory; aligned ones are
+    /// written without a copy.
+    fn write(&mut self, id: IoId, off: u64, data: BufList);
+
+    /// Makes every write answered so far durable; answered with empty bytes.
+    fn flush(&mut self, id: IoId);
+
+    /// The range holds nothing any more. A hint, never answered.
+    fn discard(&mut self, off: u64, len: u64);
+
+    /// Reads at once, waiting for the disk: for mkfs, mount and fsck only.
+    fn read_sync(&mut self, off: u64, len: usize) -> Result<Bytes, Errno>;
+
+    /// Writes at once and makes it durable: for mkfs only.
+    fn write_sync(&mut self, off: u64, data: &[u8]) -> Result<(), Errno>;
+}

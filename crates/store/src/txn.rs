@@ -1,0 +1,252 @@
+//! Transactions: what to write, all of it or nothing.
+//!
+//! Upstream: src/os/Transaction.h.
+
+use bytes::Bytes;
+use denc::BString;
+use types::msg::BufList;
+use types::{HObject, ShardPgId};
+
+/// An object of a transaction: its place in `Transaction::objects`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjIdx(pub u32);
+
+/// How an object will be used (`set_alloc_hint`); kept with it, returned by `stat`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct AllocHint {
+    /// Bytes.
+    pub expected_object_size: u64,
+    /// Bytes.
+    pub expected_write_size: u64,
+    /// `CEPH_OSD_ALLOC_HINT_FLAG_*`.
+    pub flags: u32,
+}
+
+/// One step. Steps on an object that does not exist create it where they add something (`Touch`, `Write`, `Zero`,
+/// `Truncate`, `SetAttrs`, `OmapSet`, `OmapSetHeader`, `SetAllocHint`, the target of a clone) and do nothing where
+/// they take something away. Cloning or moving what does not exist refuses the whole transaction with ENOENT.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Op {
+    Touch(ObjIdx),
+    /// Extends the object if needed; what lies between reads as zeros.
+    Write { obj: ObjIdx, off: u64, data: BufList },
+    /// The range reads as zeros and gives its space back; extends the object if needed.
+    Zero { obj: ObjIdx, off: u64, len: u64 },
+    /// Sets the size: cuts, or extends with a hole.
+    Truncate { obj: ObjIdx, size: u64 },
+    /// Data, attributes, omap: all of it.
+    Remove(ObjIdx),
+    SetAttrs { obj: ObjIdx, attrs: Vec<(BString, Bytes)> },
+    RmAttr { obj: ObjIdx, name: BString },
+    RmAttrs(ObjIdx),
+    /// `to` becomes a copy of `from`: data (shared until written), attributes, omap. What `to` was is gone.
+    Clone { from: ObjIdx, to: ObjIdx },
+    /// Copies a range of data over `to`'s; past the end of `from` nothing is copied.
+    CloneRange { from: ObjIdx, to: ObjIdx, from_off: u64, len: u64, to_off: u64 },
+    /// Gives the object another name in the same collection; what was there is gone.
+    Rename { from: ObjIdx, to: ObjIdx },
+    OmapSet { obj: ObjIdx, pairs: Vec<(BString, Bytes)> },
+    OmapRm { obj: ObjIdx, keys: Vec<BString> },
+    /// Keys from `from` (included) to `to` (excluded).
+    OmapRmRange { obj: ObjIdx, from: BString, to: BString },
+    /// Keys and header.
+    OmapClear(ObjIdx),
+    OmapSetHeader { obj: ObjIdx, header: Bytes },
+    SetAllocHint { obj: ObjIdx, hint: AllocHint },
+    /// The collection holds objects whose hash agrees with the PG's seed in the low `bits` bits.
+    CreateColl { bits: u32 },
+    /// The collection and its own keys. It must hold no objects (else ENOTEMPTY).
+    RemoveColl,
+    /// Changes how many bits of the hash the collection goes by: after a split its other half belongs to the
+    /// collection that is created for it.
+    SetCollBits { bits: u32 },
+    /// Keys of the collection itself (pg info, pg log, ...).
+    CollSet { pairs: Vec<(BString, Bytes)> },
+    CollRm { keys: Vec<BString> },
+    /// Keys from `from` (included) to `to` (excluded).
+    CollRmRange { from: BString, to: BString },
+}
+
+/// A list of steps on one collection that happen all or not at all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Transaction {
+    pub coll: ShardPgId,
+    /// Every object the steps speak of, once.
+    pub objects: Vec<HObject>,
+    pub ops: Vec<Op>,
+}
+
+impl Transaction {
+    /// Does nothing yet.
+    pub fn new(coll: ShardPgId) -> Self {
+        Transaction { coll, objects: Vec::new(), ops: Vec::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    /// The index of an object, for pushing an `Op` by hand.
+    pub fn obj(&mut self, obj: &HObject) -> ObjIdx {
+        // A transaction speaks of one or two objects: looking from the end finds them at once.
+        let at = self.objects.iter().rposition(|o| o == obj).unwrap_or_else(|| {
+            self.objects.push(obj.clone());
+            self.objects.len() - 1
+        });
+        ObjIdx(at as u32)
+    }
+
+    /// Appends the steps of another transaction on the same collection.
+    pub fn append(&mut self, other: Transaction) {
+        assert_eq!(self.coll, other.coll, "a transaction has one collection");
+        let places: Vec<ObjIdx> = other.objects.iter().map(|o| self.obj(o)).collect();
+        let place = |o: &mut ObjIdx| *o = places[o.0 as usize];
+        for mut op in other.ops {
+            op.for_each_obj(place);
+            self.ops.push(op);
+        }
+    }
+
+    pub fn touch(&mut self, obj: &HObject) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::Touch(obj));
+    }
+
+    pub fn write(&mut self, obj: &HObject, off: u64, data: impl Into<BufList>) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::Write { obj, off, data: data.into() });
+    }
+
+    pub fn zero(&mut self, obj: &HObject, off: u64, len: u64) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::Zero { obj, off, len });
+    }
+
+    pub fn truncate(&mut self, obj: &HObject, size: u64) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::Truncate { obj, size });
+    }
+
+    pub fn remove(&mut self, obj: &HObject) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::Remove(obj));
+    }
+
+    pub fn set_attr(&mut self, obj: &HObject, name: impl Into<BString>, value: impl Into<Bytes>) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::SetAttrs { obj, attrs: vec![(name.into(), value.into())] });
+    }
+
+    pub fn set_attrs(&mut self, obj: &HObject, attrs: Vec<(BString, Bytes)>) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::SetAttrs { obj, attrs });
+    }
+
+    pub fn rm_attr(&mut self, obj: &HObject, name: impl Into<BString>) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::RmAttr { obj, name: name.into() });
+    }
+
+    pub fn rm_attrs(&mut self, obj: &HObject) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::RmAttrs(obj));
+    }
+
+    pub fn clone_obj(&mut self, from: &HObject, to: &HObject) {
+        let (from, to) = (self.obj(from), self.obj(to));
+        self.ops.push(Op::Clone { from, to });
+    }
+
+    pub fn clone_range(&mut self, from: &HObject, to: &HObject, from_off: u64, len: u64, to_off: u64) {
+        let (from, to) = (self.obj(from), self.obj(to));
+        self.ops.push(Op::CloneRange { from, to, from_off, len, to_off });
+    }
+
+    pub fn rename(&mut self, from: &HObject, to: &HObject) {
+        let (from, to) = (self.obj(from), self.obj(to));
+        self.ops.push(Op::Rename { from, to });
+    }
+
+    pub fn omap_set(&mut self, obj: &HObject, pairs: Vec<(BString, Bytes)>) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::OmapSet { obj, pairs });
+    }
+
+    pub fn omap_rm(&mut self, obj: &HObject, keys: Vec<BString>) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::OmapRm { obj, keys });
+    }
+
+    pub fn omap_rm_range(&mut self, obj: &HObject, from: impl Into<BString>, to: impl Into<BString>) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::OmapRmRange { obj, from: from.into(), to: to.into() });
+    }
+
+    pub fn omap_clear(&mut self, obj: &HObject) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::OmapClear(obj));
+    }
+
+    pub fn omap_set_header(&mut self, obj: &HObject, header: impl Into<Bytes>) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::OmapSetHeader { obj, header: header.into() });
+    }
+
+    pub fn set_alloc_hint(&mut self, obj: &HObject, hint: AllocHint) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::SetAllocHint { obj, hint });
+    }
+
+    pub fn create_coll(&mut self, bits: u32) {
+        self.ops.push(Op::CreateColl { bits });
+    }
+
+    pub fn remove_coll(&mut self) {
+        self.ops.push(Op::RemoveColl);
+    }
+
+    pub fn set_coll_bits(&mut self, bits: u32) {
+        self.ops.push(Op::SetCollBits { bits });
+    }
+
+    pub fn coll_set(&mut self, key: impl Into<BString>, value: impl Into<Bytes>) {
+        self.ops.push(Op::CollSet { pairs: vec![(key.into(), value.into())] });
+    }
+
+    pub fn coll_rm(&mut self, key: impl Into<BString>) {
+        self.ops.push(Op::CollRm { keys: vec![key.into()] });
+    }
+
+    pub fn coll_rm_range(&mut self, from: impl Into<BString>, to: impl Into<BString>) {
+        self.ops.push(Op::CollRmRange { from: from.into(), to: to.into() });
+    }
+}
+
+impl Op {
+    /// Shows every object index of the step to `f`, which may change it.
+    fn for_each_obj(&mut self, mut f: impl FnMut(&mut ObjIdx)) {
+        match self {
+            Op::Touch(obj) | Op::Remove(obj) | Op::RmAttrs(obj) | Op::OmapClear(obj) => f(obj),
+            Op::Write { obj, .. }
+            | Op::Zero { obj, .. }
+            | Op::Truncate { obj, .. }
+            | Op::SetAttrs { obj, .. }
+            | Op::RmAttr { obj, .. }
+            | Op::OmapSet { obj, .. }
+            | Op::OmapRm { obj, .. }
+            | Op::OmapRmRange { obj, .. }
+            | Op::OmapSetHeader { obj, .. }
+            | Op::SetAllocHint { obj, .. } => f(obj),
+            Op::Clone { from, to } | Op::CloneRange { from, to, .. } | Op::Rename { from, to } => {
+                f(from);
+                f(to);
+            }
+            Op::CreateColl { .. }
+            | Op::RemoveColl
+            | Op::SetCollBits { .. }
+            | Op::CollSet { .. }
+            | Op::CollRm { .. }
+            | Op::CollRmRange { .. } => {}
+        }
+    }
+}
