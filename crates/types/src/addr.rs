@@ -4,6 +4,7 @@
 //! Upstream: src/msg/msg_types.{h,cc}.
 
 use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
+use std::cmp::Ordering;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
@@ -19,7 +20,7 @@ impl AddrKind {
 }
 
 /// An address with the nonce that tells one boot of a daemon from the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct EntityAddr {
     pub kind: AddrKind,
     pub nonce: u32,
@@ -39,6 +40,49 @@ impl EntityAddr {
     /// The address with type "any", as lists of watchers and blocklists show clients.
     pub fn as_any(self) -> Self {
         EntityAddr { kind: AddrKind::ANY, ..self }
+    }
+}
+
+impl EntityAddr {
+    /// The bytes upstream compares (its in-memory form, little-endian numbers and all): maps keyed by address, such as
+    /// the blocklist, are encoded in this order.
+    fn sort_key(&self) -> [u8; 36] {
+        let mut key = [0; 36];
+        let mut at = 0;
+        let mut put = |bytes: &[u8]| {
+            for (slot, byte) in key.iter_mut().skip(at).zip(bytes) {
+                *slot = *byte;
+            }
+            at += bytes.len();
+        };
+        put(&self.kind.0.to_le_bytes());
+        put(&self.nonce.to_le_bytes());
+        match self.sock {
+            None => {}
+            Some(SocketAddr::V4(a)) => {
+                put(&AF_INET.to_le_bytes());
+                put(&a.port().to_be_bytes());
+                put(&a.ip().octets());
+            }
+            Some(SocketAddr::V6(a)) => {
+                put(&AF_INET6.to_le_bytes());
+                put(&a.port().to_be_bytes());
+                put(&a.flowinfo().to_le_bytes());
+                put(&a.ip().octets());
+                put(&a.scope_id().to_le_bytes());
+            }
+        }
+        key
+    }
+}
+impl Ord for EntityAddr {
+    fn cmp(&self, o: &Self) -> Ordering {
+        self.sort_key().cmp(&o.sort_key())
+    }
+}
+impl PartialOrd for EntityAddr {
+    fn partial_cmp(&self, o: &Self) -> Option<Ordering> {
+        Some(self.cmp(o))
     }
 }
 

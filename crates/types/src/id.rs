@@ -21,6 +21,13 @@ id!(/** A version of a cluster map (`epoch_t`); 0 is "none yet". */ Epoch u32);
 id!(/** An OSD's number, its CRUSH device id; negative means none. */ OsdId i32);
 id!(/** A pool's number; pools start at 1, -1 means none. */ PoolId i64);
 
+impl OsdId {
+    /// No OSD: the primary of a placement group that nobody serves.
+    pub const NONE: OsdId = OsdId(-1);
+    /// An empty place in an up or acting set (`CRUSH_ITEM_NONE`); erasure-coded pools keep positions.
+    pub const HOLE: OsdId = OsdId(0x7fff_ffff);
+}
+
 impl Epoch {
     /// The epoch after this one.
     pub fn next(self) -> Epoch {

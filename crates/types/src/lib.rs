@@ -9,6 +9,7 @@ pub mod entity;
 pub mod errno;
 pub mod hobject;
 pub mod id;
+pub mod map;
 pub mod msg;
 pub mod time;
 

@@ -1,0 +1,182 @@
+//! The monitors (`MonMap`).
+//!
+//! Upstream: src/mon/MonMap.{h,cc}.
+
+use super::release::Release;
+use crate::{AddrVec, EntityAddr, Epoch, Utime};
+use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
+use std::collections::{BTreeMap, BTreeSet};
+use uuid::Uuid;
+
+/// One monitor (`mon_info_t`).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MonInfo {
+    /// `foo` of `mon.foo`.
+    pub name: String,
+    pub public_addrs: AddrVec,
+    /// Lower is preferred by clients.
+    pub priority: u16,
+    pub weight: u16,
+    pub crush_loc: BTreeMap<String, String>,
+}
+
+impl Encode for MonInfo {
+    fn encode(&self, e: &mut Encoder) {
+        let compat = if self.crush_loc.is_empty() { 1 } else { 4 };
+        e.envelope(5, compat, |e| {
+            e.put(&self.name).put(&self.public_addrs).put(&self.priority).put(&self.weight).put(&self.crush_loc);
+        });
+    }
+}
+impl Decode for MonInfo {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.envelope("mon_info_t", 5, |v, d| {
+            Ok(MonInfo {
+                name: d.get()?,
+                public_addrs: d.get()?,
+                priority: if v >= 2 { d.get()? } else { 0 },
+                weight: if v >= 4 { d.get()? } else { 0 },
+                crush_loc: if v >= 5 { d.get()? } else { BTreeMap::new() },
+            })
+        })
+    }
+}
+
+/// How a leader is chosen; shown to operators, ours is Raft's business.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct ElectionStrategy(pub u8);
+
+impl ElectionStrategy {
+    pub const CLASSIC: Self = ElectionStrategy(1);
+    pub const DISALLOW: Self = ElectionStrategy(2);
+    pub const CONNECTIVITY: Self = ElectionStrategy(3);
+}
+impl Default for ElectionStrategy {
+    fn default() -> Self {
+        Self::CLASSIC
+    }
+}
+
+/// Feature bits of monitors (`mon_feature_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct MonFeatures(pub u64);
+
+impl MonFeatures {
+    /// Bits and names, as 16.2 prints them.
+    pub const NAMES: [(u64, &'static str); 8] = [
+        (1 << 0, "kraken"),
+        (1 << 1, "luminous"),
+        (1 << 2, "mimic"),
+        (1 << 3, "osdmap-prune"),
+        (1 << 4, "nautilus"),
+        (1 << 5, "octopus"),
+        (1 << 6, "pacific"),
+        (1 << 7, "elector-pinging"),
+    ];
+    /// What monitors of 16.2 hold for good.
+    pub const PACIFIC: MonFeatures = MonFeatures(0xff);
+}
+
+/// The monitors.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct MonMap {
+    pub fsid: Uuid,
+    pub epoch: Epoch,
+    pub last_changed: Utime,
+    pub created: Utime,
+    pub persistent_features: MonFeatures,
+    pub optional_features: MonFeatures,
+    /// By name.
+    pub mon_info: BTreeMap<String, MonInfo>,
+    /// Names by rank.
+    pub ranks: Vec<String>,
+    pub min_mon_release: Release,
+    pub removed_ranks: BTreeSet<u32>,
+    pub strategy: ElectionStrategy,
+    pub disallowed_leaders: BTreeSet<String>,
+    pub stretch_mode_enabled: bool,
+    pub tiebreaker_mon: String,
+    pub stretch_marked_down_mons: BTreeSet<String>,
+}
+
+impl MonMap {
+    /// An empty map of a new cluster.
+    pub fn new(fsid: Uuid, created: Utime) -> Self {
+        MonMap {
+            fsid,
+            created,
+            last_changed: created,
+            persistent_features: MonFeatures::PACIFIC,
+            min_mon_release: Release::PACIFIC,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a monitor, with the last rank.
+    pub fn add(&mut self, name: &str, public_addrs: AddrVec) {
+        let info = MonInfo { name: name.to_owned(), public_addrs, ..MonInfo::default() };
+        if self.mon_info.insert(name.to_owned(), info).is_none() {
+            self.ranks.push(name.to_owned());
+        }
+    }
+
+    /// Removes a monitor; those behind it move up one rank.
+    pub fn remove(&mut self, name: &str) {
+        self.mon_info.remove(name);
+        self.ranks.retain(|n| n != name);
+    }
+
+    /// The rank of the monitor called `name`.
+    pub fn rank_of(&self, name: &str) -> Option<usize> {
+        self.ranks.iter().position(|n| n == name)
+    }
+
+    /// The monitor of that rank.
+    pub fn by_rank(&self, rank: usize) -> Option<&MonInfo> {
+        self.mon_info.get(self.ranks.get(rank)?)
+    }
+
+    /// The monitor that owns `addr`, nonces aside.
+    pub fn by_addr(&self, addr: EntityAddr) -> Option<&MonInfo> {
+        self.mon_info.values().find(|m| m.public_addrs.0.iter().any(|a| a.kind == addr.kind && a.sock == addr.sock))
+    }
+
+    /// How many monitors make a quorum.
+    pub fn min_quorum_size(&self) -> usize {
+        self.mon_info.len() / 2 + 1
+    }
+}
+
+impl Encode for MonMap {
+    fn encode(&self, e: &mut Encoder) {
+        e.envelope(9, 6, |e| {
+            e.put(&self.fsid).put(&self.epoch).put(&self.last_changed).put(&self.created);
+            e.put(&self.persistent_features).put(&self.optional_features).put(&self.mon_info).put(&self.ranks);
+            e.put(&self.min_mon_release).put(&self.removed_ranks).put(&self.strategy).put(&self.disallowed_leaders);
+            e.put(&self.stretch_mode_enabled).put(&self.tiebreaker_mon).put(&self.stretch_marked_down_mons);
+        });
+    }
+}
+impl Decode for MonMap {
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        d.envelope("MonMap", 9, |v, d| {
+            if v < 6 {
+                return Err(DecodeError::Invalid("MonMap from before 14.2"));
+            }
+            let mut m = MonMap::default();
+            (m.fsid, m.epoch, m.last_changed, m.created) = d.get()?;
+            (m.persistent_features, m.optional_features, m.mon_info, m.ranks) = d.get()?;
+            if v >= 7 {
+                m.min_mon_release = d.get()?;
+            }
+            if v >= 8 {
+                (m.removed_ranks, m.strategy, m.disallowed_leaders) = d.get()?;
+            }
+            if v >= 9 {
+                (m.stretch_mode_enabled, m.tiebreaker_mon, m.stretch_marked_down_mons) = d.get()?;
+            }
+            Ok(m)
+        })
+    }
+}
