@@ -7,10 +7,12 @@
 pub mod addr;
 pub mod entity;
 pub mod errno;
+pub mod features;
 pub mod hobject;
 pub mod id;
 pub mod map;
 pub mod msg;
+pub mod pg;
 pub mod time;
 
 pub use addr::{AddrKind, AddrVec, EntityAddr};

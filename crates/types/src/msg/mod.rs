@@ -1,7 +1,32 @@
 //! Messages: what travels in a MESSAGE frame, and the typed form of each kind.
 //!
-//! `RawMessage` is what msgr moves: header fields and byte segments. Each typed message implements `WireMessage`;
-//! one file per family.
+//! `RawMessage` is what msgr moves: header fields and byte segments. Each typed message implements `WireMessage` and
+//! is named as upstream names it, `M` included, so that `MOsdMap` (the message) and `OsdMap` (what it carries) cannot
+//! be confused. One file per family; `Message` is any of them.
+//! Upstream: src/msg/Message.h, src/messages/.
+
+pub mod command;
+pub mod internal;
+pub mod internal_osd;
+pub mod log;
+pub mod mgr;
+pub mod mon;
+pub mod osd;
+pub mod osd_op;
+pub mod pool;
+
+mod any;
+pub use any::{Message, MessageError};
+pub use command::{MCommand, MCommandReply, MMgrCommand, MMgrCommandReply, MMonCommand, MMonCommandAck};
+pub use log::{LogEntry, LogPrio, MLog, MLogAck};
+pub use mgr::{MMgrClose, MMgrConfigure, MMgrMap, MMgrOpen, MMgrReport};
+pub use mon::{
+    MAuth, MAuthReply, MConfig, MFsMapUser, MMdsMap, MMonGetMap, MMonGetVersion, MMonGetVersionReply, MMonMap,
+    MMonSubscribe, MMonSubscribeAck, MOsdMap, MPing, PaxosHeader, SubscribeItem,
+};
+pub use osd::{MOsdBackoff, MOsdOp, MOsdOpReply, MWatchNotify, OpResult, Redirect};
+pub use osd_op::{Op, OsdOp};
+pub use pool::{MGetPoolStats, MGetPoolStatsReply, MPoolOp, MPoolOpReply, MStatfs, MStatfsReply};
 
 use bytes::Bytes;
 use denc::DecodeError;
@@ -73,4 +98,77 @@ pub trait WireMessage: Sized {
 
     /// Decodes; `raw.kind` has been matched by the caller, `raw.version` may be older or newer than `VERSION`.
     fn from_raw(raw: &RawMessage) -> Result<Self, DecodeError>;
+
+    /// A message of this kind with nothing in it yet.
+    fn blank() -> RawMessage {
+        RawMessage {
+            kind: Self::KIND,
+            version: Self::VERSION,
+            compat: Self::COMPAT,
+            priority: Self::PRIORITY,
+            ..RawMessage::default()
+        }
+    }
+}
+
+/// Declares a message whose front is its fields in order: `Name = kind, v2/c1, priority { fields }`, a field since a
+/// header version as `field: Type = since 2`, and `+ data` when the data segment belongs to it.
+macro_rules! message {
+    ($(#[$meta:meta])* $name:ident = $kind:literal, v $version:literal, c $compat:literal, p $priority:literal {
+        $($(#[$fmeta:meta])* $field:ident: $ty:ty $(= since $since:literal)?,)*
+    } $(+ $(#[$dmeta:meta])* $data:ident)?) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, PartialEq)]
+        pub struct $name {
+            $($(#[$fmeta])* pub $field: $ty,)*
+            $($(#[$dmeta])* pub $data: $crate::msg::BufList,)?
+        }
+        impl $crate::msg::WireMessage for $name {
+            const KIND: u16 = $kind;
+            const VERSION: u16 = $version;
+            const COMPAT: u16 = $compat;
+            const PRIORITY: u16 = $priority;
+
+            #[allow(unused_mut, unused_variables)]
+            fn to_raw(&self, features: u64) -> $crate::msg::RawMessage {
+                let mut e = ::denc::Encoder::new(features);
+                $(e.put(&self.$field);)*
+                let mut raw = Self::blank();
+                raw.front = e.finish();
+                $(raw.data = self.$data.clone();)?
+                raw
+            }
+
+            #[allow(unused_mut, unused_variables)]
+            fn from_raw(raw: &$crate::msg::RawMessage) -> Result<Self, ::denc::DecodeError> {
+                let mut d = ::denc::Decoder::shared(&raw.front);
+                $(let $field = message!(@field raw, d $(, $since)?);)*
+                $(let $data = raw.data.clone();)?
+                Ok($name { $($field,)* $($data,)? })
+            }
+        }
+    };
+    (@field $raw:ident, $d:ident) => { $d.get()? };
+    (@field $raw:ident, $d:ident, $since:literal) => {
+        if $raw.version >= $since { $d.get()? } else { Default::default() }
+    };
+}
+use message;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Encodes, decodes, and compares; returns the raw form for a look at the bytes.
+    pub(super) fn round_trip<M: WireMessage + PartialEq + std::fmt::Debug>(message: &M) -> RawMessage {
+        let raw = message.to_raw(crate::features::SUPPORTED);
+        assert_eq!(&M::from_raw(&raw).unwrap(), message);
+        raw
+    }
+
+    #[test]
+    fn a_buffer_list_of_one_piece_is_not_copied() {
+        let piece = Bytes::from_static(b"abc");
+        assert_eq!(BufList::from(piece.clone()).contiguous().as_ptr(), piece.as_ptr());
+    }
 }

@@ -1,0 +1,16 @@
+//! What is known of PGs, OSDs and pools: state, history, log, and the figures that are summed up.
+//!
+//! Types that stock software could meet keep its encoding (`PoolStat` reaches clients); the log is ours.
+//! Upstream: src/osd/osd_types.{h,cc}.
+
+mod info;
+mod log;
+mod stat;
+mod state;
+mod usage;
+
+pub use info::{HitSetHistory, HitSetInfo, PgHistory, PgInfo, PgShard, SnapIntervals};
+pub use log::{LogOp, PgLogEntry};
+pub use stat::{ObjectStatCollection, ObjectStatSum, PgStat};
+pub use state::PgState;
+pub use usage::{IoRates, OsdPing, OsdStat, PerfStat, PoolDigest, PoolStat, StoreStatfs};
