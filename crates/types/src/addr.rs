@@ -24,7 +24,7 @@ impl AddrKind {
 pub struct EntityAddr {
     pub kind: AddrKind,
     pub nonce: u32,
-    /// `None` is a blank address, encoded without a sockaddr.
+    /// `None` is a blank address, encoded as 28 zeros.
     pub sock: Option<SocketAddr>,
 }
 
@@ -92,7 +92,10 @@ impl Encode for EntityAddr {
         e.envelope(1, 1, |e| {
             e.put(&self.kind.0).put(&self.nonce);
             e.nested(|e| match self.sock {
-                None => {}
+                // Upstream writes its whole union when there is no family.
+                None => {
+                    e.raw(&[0; 28]);
+                }
                 Some(SocketAddr::V4(a)) => {
                     e.put(&AF_INET).raw(&a.port().to_be_bytes()).raw(&a.ip().octets()).raw(&[0; 8]);
                 }

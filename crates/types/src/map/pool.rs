@@ -495,7 +495,8 @@ impl Decode for PgPool {
                 p.last_force_op_resend = p.last_force_op_resend_prenautilus;
                 p.pg_autoscale_mode = AutoscaleMode::WARN;
             }
-            if v >= 30 {
+            // 19.2 made the stretch fields optional.
+            if v == 30 || v > 30 && d.get()? {
                 (p.peering_crush_bucket_count, p.peering_crush_bucket_target) = d.get()?;
                 (p.peering_crush_bucket_barrier, p.peering_crush_mandatory_member) = d.get()?;
             }
