@@ -1,0 +1,342 @@
+//! From bytes to frames: a reader per socket.
+//!
+//! Holds: a frame is looked at when all of it is there, and only then; its payload is sliced out of the chunks it
+//! arrived in. Small chunks are gathered, so that a trickle does not pin a large buffer per byte.
+
+use crate::frame::{self, Header, Preamble, Tag};
+use crate::secure::{self, Cipher};
+use crate::{Fault, Limits};
+use bytes::{Bytes, BytesMut};
+use std::collections::VecDeque;
+use types::msg::{BufList, RawMessage};
+
+/// Chunks below this size are copied together while a frame is incomplete.
+const GATHER_BYTES_MAX: usize = 2048;
+const BANNER_HEAD: usize = 8 + 2;
+const BANNER_BYTES_MAX: u16 = 256;
+
+/// What the peer said next.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Incoming {
+    Banner { supported: u64, required: u64 },
+    Control(Tag, Bytes),
+    Message { seq: u64, ack_seq: u64, msg: RawMessage },
+    /// A frame its sender gave up half way.
+    Aborted,
+}
+
+#[derive(Debug)]
+enum Step {
+    BannerHead,
+    Banner { len: usize },
+    Preamble,
+    Body { preamble: Preamble, inline: [u8; frame::INLINE] },
+}
+
+/// The receiving half of a socket.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    buf: RxBuf,
+    step: Step,
+    cipher: Option<Cipher>,
+}
+
+impl Reader {
+    /// Starts at the banner, recording what is read.
+    pub fn new() -> Self {
+        let buf = RxBuf { record: Some(Vec::new()), ..RxBuf::default() };
+        Reader { buf, step: Step::BannerHead, cipher: None }
+    }
+
+    pub fn push(&mut self, chunk: Bytes) {
+        self.buf.push(chunk);
+    }
+
+    /// Bytes received, not yet part of a frame handed out.
+    pub fn buffered(&self) -> usize {
+        self.buf.len
+    }
+
+    /// Bytes handed out since the start, while they are recorded.
+    pub fn recorded(&self) -> usize {
+        self.buf.record.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Ends recording and returns every raw byte read so far; frames from here on are opened with `cipher`.
+    pub fn authenticated(&mut self, cipher: Option<Cipher>) -> Vec<u8> {
+        self.cipher = cipher;
+        self.buf.record.take().unwrap_or_default()
+    }
+
+    /// The next whole frame, `None` until more bytes come.
+    pub fn next(&mut self, limits: &Limits) -> Result<Option<Incoming>, Fault> {
+        loop {
+            match self.step {
+                Step::BannerHead => {
+                    let Some(head) = self.buf.array::<BANNER_HEAD>() else { return self.early_mismatch() };
+                    self.step = Step::Banner { len: banner_len(&head)? };
+                }
+                Step::Banner { len } => {
+                    if self.buf.len < len {
+                        return Ok(None);
+                    }
+                    let body = self.buf.take(len);
+                    self.step = Step::Preamble;
+                    let (supported, required) = denc::from_slice(&body)?;
+                    return Ok(Some(Incoming::Banner { supported, required }));
+                }
+                Step::Preamble => match self.preamble(limits)? {
+                    None => return Ok(None),
+                    Some((preamble, inline)) => self.step = Step::Body { preamble, inline },
+                },
+                Step::Body { preamble, inline } => return self.body(preamble, &inline),
+            }
+        }
+    }
+
+    /// Half a banner that already differs is no reason to wait for the rest.
+    fn early_mismatch(&self) -> Result<Option<Incoming>, Fault> {
+        match self.buf.differs_from(frame::BANNER) {
+            true => Err(Fault::Banner),
+            false => Ok(None),
+        }
+    }
+
+    fn preamble(&mut self, limits: &Limits) -> Result<Option<(Preamble, [u8; frame::INLINE])>, Fault> {
+        let Some(cipher) = &mut self.cipher else {
+            let Some(raw) = self.buf.array() else { return Ok(None) };
+            return Ok(Some((Preamble::from_wire(&raw, limits)?, [0; frame::INLINE])));
+        };
+        let Some(mut block) = self.buf.array::<{ frame::PREAMBLE + frame::INLINE + secure::TAG }>() else {
+            return Ok(None);
+        };
+        cipher.open(&mut block)?;
+        let (raw, rest) = block.split_first_chunk().ok_or(Fault::AuthTag)?;
+        let inline = rest.first_chunk().ok_or(Fault::AuthTag)?;
+        Ok(Some((Preamble::from_wire(raw, limits)?, *inline)))
+    }
+
+    fn body(&mut self, preamble: Preamble, inline: &[u8; frame::INLINE]) -> Result<Option<Incoming>, Fault> {
+        let segments = match self.cipher.is_some() {
+            false => {
+                if self.buf.len < preamble.body_crc() {
+                    return Ok(None);
+                }
+                self.plain_segments(&preamble)?
+            }
+            true => {
+                let (first, rest) = preamble.body_secure();
+                if self.buf.len < first + rest {
+                    return Ok(None);
+                }
+                self.sealed_segments(&preamble, inline)?
+            }
+        };
+        self.step = Step::Preamble;
+        Ok(Some(match segments {
+            None => Incoming::Aborted,
+            Some(segments) if preamble.tag == Tag::Message => segments.into_message()?,
+            Some(segments) => Incoming::Control(preamble.tag, segments.first),
+        }))
+    }
+
+    fn plain_segments(&mut self, preamble: &Preamble) -> Result<Option<Segments>, Fault> {
+        let [first, front, middle, data] = preamble.lens.map(|l| l as usize);
+        let mut out = Segments::default();
+        if first > 0 {
+            out.first = self.buf.take(first);
+            let sum = self.buf.array().unwrap_or_default();
+            check_crc(frame::crc(u32::MAX, &out.first), sum)?;
+        }
+        if preamble.segments == 1 {
+            return Ok(Some(out));
+        }
+        out.front = self.buf.take(front);
+        out.middle = self.buf.take(middle);
+        out.data = self.buf.take_list(data);
+        let epilogue: [u8; frame::EPILOGUE_CRC] = self.buf.array().unwrap_or_default();
+        let [status, sums @ ..] = epilogue;
+        let data_crc = out.data.0.iter().fold(u32::MAX, |sum, piece| frame::crc(sum, piece));
+        let found = [frame::crc(u32::MAX, &out.front), frame::crc(u32::MAX, &out.middle), data_crc];
+        let used = usize::from(preamble.segments) - 1;
+        for (sum, expected) in found.into_iter().zip(sums.as_chunks().0).take(used) {
+            check_crc(sum, *expected)?;
+        }
+        late_status(status, out)
+    }
+
+    fn sealed_segments(&mut self, preamble: &Preamble, inline: &[u8]) -> Result<Option<Segments>, Fault> {
+        let (first_rest, rest) = preamble.body_secure();
+        let [first, front, middle, data] = preamble.lens.map(|l| l as usize);
+        let mut out = Segments::default();
+        let head = self.open(first_rest)?;
+        out.first = match first_rest {
+            0 => Bytes::copy_from_slice(inline.get(..first).unwrap_or_default()),
+            _ => {
+                let mut whole = Vec::with_capacity(inline.len() + head.len());
+                whole.extend_from_slice(inline);
+                whole.extend_from_slice(&head);
+                whole.truncate(first);
+                whole.into()
+            }
+        };
+        if preamble.segments == 1 {
+            return Ok(Some(out));
+        }
+        let mut plain = self.open(rest)?;
+        let mut segment = |len: usize| {
+            let mut padded = plain.split_to(frame::padded(len).min(plain.len()));
+            padded.truncate(len);
+            padded
+        };
+        (out.front, out.middle) = (segment(front), segment(middle));
+        out.data = segment(data).into();
+        late_status(plain.first().copied().unwrap_or_default(), out)
+    }
+
+    /// The next `n` bytes, tag included, opened in a buffer of their own.
+    fn open(&mut self, n: usize) -> Result<Bytes, Fault> {
+        let Some(cipher) = self.cipher.as_mut().filter(|_| n > 0) else { return Ok(Bytes::new()) };
+        let mut run = vec![0; n];
+        self.buf.copy_to(&mut run);
+        let plain = cipher.open(&mut run)?;
+        run.truncate(plain);
+        Ok(run.into())
+    }
+}
+
+fn banner_len(head: &[u8; BANNER_HEAD]) -> Result<usize, Fault> {
+    let (word, len) = head.split_first_chunk().ok_or(Fault::Banner)?;
+    let len = len.first_chunk().map_or(0, |l| u16::from_le_bytes(*l));
+    match word == frame::BANNER && (16..=BANNER_BYTES_MAX).contains(&len) {
+        true => Ok(len.into()),
+        false => Err(Fault::Banner),
+    }
+}
+
+fn check_crc(found: u32, expected: [u8; 4]) -> Result<(), Fault> {
+    match found == u32::from_le_bytes(expected) {
+        true => Ok(()),
+        false => Err(Fault::SegmentCrc),
+    }
+}
+
+fn late_status(status: u8, segments: Segments) -> Result<Option<Segments>, Fault> {
+    match status {
+        frame::LATE_COMPLETE => Ok(Some(segments)),
+        frame::LATE_ABORTED => Ok(None),
+        other => Err(Fault::LateStatus(other)),
+    }
+}
+
+#[derive(Default)]
+struct Segments {
+    first: Bytes,
+    front: Bytes,
+    middle: Bytes,
+    data: BufList,
+}
+
+impl Segments {
+    fn into_message(self) -> Result<Incoming, Fault> {
+        let raw = self.first.first_chunk().ok_or(Fault::HeaderLength(self.first.len() as u32))?;
+        let h = Header::from_wire(raw);
+        let Segments { front, middle, data, .. } = self;
+        let (kind, version, compat, priority, tid) = (h.kind, h.version, h.compat, h.priority, h.tid);
+        let msg = RawMessage { kind, version, compat, priority, tid, front, middle, data };
+        Ok(Incoming::Message { seq: h.seq, ack_seq: h.ack_seq, msg })
+    }
+}
+
+/// A queue of chunks read as one run.
+#[derive(Debug, Default)]
+struct RxBuf {
+    chunks: VecDeque<Bytes>,
+    /// Small chunks, gathered; they come after `chunks`.
+    tail: BytesMut,
+    len: usize,
+    /// Every byte taken, for the signature over the handshake.
+    record: Option<Vec<u8>>,
+}
+
+impl RxBuf {
+    fn push(&mut self, chunk: Bytes) {
+        if chunk.is_empty() {
+            return;
+        }
+        let waiting = self.len > 0;
+        self.len += chunk.len();
+        if waiting && chunk.len() < GATHER_BYTES_MAX {
+            self.tail.extend_from_slice(&chunk);
+        } else {
+            self.settle();
+            self.chunks.push_back(chunk);
+        }
+    }
+
+    fn settle(&mut self) {
+        if !self.tail.is_empty() {
+            self.chunks.push_back(self.tail.split().freeze());
+        }
+    }
+
+    /// Up to `n` bytes of the first chunk, without a copy; empty at the end.
+    fn piece(&mut self, n: usize) -> Bytes {
+        if self.chunks.is_empty() {
+            self.settle();
+        }
+        let Some(front) = self.chunks.front_mut() else { return Bytes::new() };
+        let piece = match front.len() <= n {
+            true => self.chunks.pop_front().unwrap_or_default(),
+            false => front.split_to(n),
+        };
+        self.len -= piece.len();
+        if let Some(record) = &mut self.record {
+            record.extend_from_slice(&piece);
+        }
+        piece
+    }
+
+    /// The next `n` bytes in the pieces they came in; fewer at the end.
+    fn take_list(&mut self, n: usize) -> BufList {
+        let mut out = BufList::default();
+        let mut left = n.min(self.len);
+        while left > 0 {
+            let piece = self.piece(left);
+            left -= piece.len();
+            out.push(piece);
+        }
+        out
+    }
+
+    /// The next `n` bytes as one piece: copied only if they came in several.
+    fn take(&mut self, n: usize) -> Bytes {
+        match n {
+            0 => Bytes::new(),
+            _ => self.take_list(n).contiguous(),
+        }
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        if self.len < N {
+            return None;
+        }
+        let mut out = [0; N];
+        self.copy_to(&mut out);
+        Some(out)
+    }
+
+    fn copy_to(&mut self, mut out: &mut [u8]) {
+        while !out.is_empty() && self.len > 0 {
+            let piece = self.piece(out.len());
+            let Some((slot, rest)) = out.split_at_mut_checked(piece.len()) else { break };
+            slot.copy_from_slice(&piece);
+            out = rest;
+        }
+    }
+
+    fn differs_from(&self, expected: &[u8]) -> bool {
+        let there = self.chunks.iter().flatten().chain(self.tail.iter());
+        there.zip(expected).any(|(a, b)| a != b)
+    }
+}
