@@ -1,0 +1,159 @@
+//! What a message does to its one object, in order: the part of a transaction that every acting OSD applies alike.
+//!
+//! Room: osd core.   Holds: applied to equal objects, a mutation gives equal objects.
+//! Why not the store's transaction: this names no collection and no object, travels in one message with its payload
+//! uncopied, and is what tests compare.
+
+use bytes::Bytes;
+use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
+use types::msg::BufList;
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Creates the object if it does not exist.
+    Touch,
+    Write { off: u64, data: BufList },
+    Zero { off: u64, len: u64 },
+    /// Cuts or extends with zeros.
+    Truncate { size: u64 },
+    /// Removes data, attributes and omap.
+    Remove,
+    SetAttr { name: Bytes, value: Bytes },
+    RmAttr { name: Bytes },
+    OmapSet { pairs: Vec<(Bytes, Bytes)> },
+    OmapRm { keys: Vec<Bytes> },
+    /// `from` inclusive, `to` exclusive.
+    OmapRmRange { from: Bytes, to: Bytes },
+    OmapClear,
+    OmapSetHeader { header: Bytes },
+    AllocHint { object_size: u64, write_size: u64, flags: u32 },
+}
+
+/// Steps on one object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Mutation {
+    pub steps: Vec<Step>,
+}
+
+impl Mutation {
+    /// True if nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+
+    /// Appends a step.
+    pub fn push(&mut self, step: Step) {
+        self.steps.push(step);
+    }
+
+    /// Appends the steps' encoding to `e`; written data goes into `payload`, shared, not copied.
+    pub fn encode_split(&self, e: &mut Encoder, payload: &mut BufList) {
+        e.count(self.steps.len());
+        self.steps.iter().for_each(|step| step.encode_split(e, payload));
+    }
+
+    /// Reads what `encode_split` wrote; the payload's pieces are sliced off its front.
+    pub fn decode_split(d: &mut Decoder<'_>, payload: &mut Bytes) -> Result<Self, DecodeError> {
+        let n = d.count()?;
+        let mut steps = Vec::with_capacity(d.capacity_for(n, 1));
+        for _ in 0..n {
+            steps.push(Step::decode_split(d, payload)?);
+        }
+        Ok(Mutation { steps })
+    }
+}
+
+impl Step {
+    fn encode_split(&self, e: &mut Encoder, payload: &mut BufList) {
+        match self {
+            Step::Touch => e.put(&1u8),
+            Step::Write { off, data } => {
+                data.0.iter().for_each(|piece| payload.push(piece.clone()));
+                e.put(&2u8).put(off).put(&(data.len() as u64))
+            }
+            Step::Zero { off, len } => e.put(&3u8).put(off).put(len),
+            Step::Truncate { size } => e.put(&4u8).put(size),
+            Step::Remove => e.put(&5u8),
+            Step::SetAttr { name, value } => e.put(&6u8).put(name).put(value),
+            Step::RmAttr { name } => e.put(&7u8).put(name),
+            Step::OmapSet { pairs } => e.put(&8u8).put(pairs),
+            Step::OmapRm { keys } => e.put(&9u8).put(keys),
+            Step::OmapRmRange { from, to } => e.put(&10u8).put(from).put(to),
+            Step::OmapClear => e.put(&11u8),
+            Step::OmapSetHeader { header } => e.put(&12u8).put(header),
+            Step::AllocHint { object_size, write_size, flags } => {
+                e.put(&13u8).put(object_size).put(write_size).put(flags)
+            }
+        };
+    }
+
+    fn decode_split(d: &mut Decoder<'_>, payload: &mut Bytes) -> Result<Self, DecodeError> {
+        Ok(match d.get::<u8>()? {
+            1 => Step::Touch,
+            2 => {
+                let (off, len) = (d.get()?, d.get::<u64>()?);
+                let len = usize::try_from(len).unwrap_or(usize::MAX);
+                if len > payload.len() {
+                    return Err(DecodeError::Short { wanted: len, left: payload.len() });
+                }
+                Step::Write { off, data: payload.split_to(len).into() }
+            }
+            3 => Step::Zero { off: d.get()?, len: d.get()? },
+            4 => Step::Truncate { size: d.get()? },
+            5 => Step::Remove,
+            6 => Step::SetAttr { name: d.get()?, value: d.get()? },
+            7 => Step::RmAttr { name: d.get()? },
+            8 => Step::OmapSet { pairs: d.get()? },
+            9 => Step::OmapRm { keys: d.get()? },
+            10 => Step::OmapRmRange { from: d.get()?, to: d.get()? },
+            11 => Step::OmapClear,
+            12 => Step::OmapSetHeader { header: d.get()? },
+            13 => Step::AllocHint { object_size: d.get()?, write_size: d.get()?, flags: d.get()? },
+            other => return Err(DecodeError::BadTag { what: "mutation step", tag: other.into() }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_step_survives_the_wire_and_payload_keeps_its_order() {
+        let data = |s: &'static [u8]| BufList::from(Bytes::from_static(s));
+        let m = Mutation {
+            steps: vec![
+                Step::Touch,
+                Step::Write { off: 3, data: data(b"abc") },
+                Step::Zero { off: 1, len: 2 },
+                Step::Write { off: 9, data: data(b"de") },
+                Step::Truncate { size: 4 },
+                Step::Remove,
+                Step::SetAttr { name: "n".into(), value: "v".into() },
+                Step::RmAttr { name: "n".into() },
+                Step::OmapSet { pairs: vec![("k".into(), "v".into())] },
+                Step::OmapRm { keys: vec!["k".into()] },
+                Step::OmapRmRange { from: "a".into(), to: "b".into() },
+                Step::OmapClear,
+                Step::OmapSetHeader { header: "h".into() },
+                Step::AllocHint { object_size: 1, write_size: 2, flags: 3 },
+            ],
+        };
+        let (mut e, mut payload) = (Encoder::new(0), BufList::default());
+        m.encode_split(&mut e, &mut payload);
+        let (front, mut payload) = (e.finish(), payload.contiguous());
+        let back = Mutation::decode_split(&mut Decoder::shared(&front), &mut payload).unwrap();
+        assert_eq!(back, m);
+        assert!(payload.is_empty());
+    }
+
+    #[test]
+    fn a_write_that_claims_more_payload_than_there_is_is_refused() {
+        let m = Mutation { steps: vec![Step::Write { off: 0, data: Bytes::from_static(b"abc").into() }] };
+        let (mut e, mut payload) = (Encoder::new(0), BufList::default());
+        m.encode_split(&mut e, &mut payload);
+        let front = e.finish();
+        assert!(Mutation::decode_split(&mut Decoder::shared(&front), &mut Bytes::from_static(b"ab")).is_err());
+    }
+}

@@ -1,0 +1,74 @@
+//! What an OSD keeps about an object beside its data: `ObjectInfo`, stored in the attribute `_`.
+//!
+//! Room: osd core. The format is ours; upstream's noun is `object_info_t`.
+//! Holds: attributes that clients set are stored as `_<name>`, so none can collide with the info itself.
+//! Upstream: src/osd/osd_types.h.
+
+use bytes::Bytes;
+use denc::{Decode, Encode};
+use std::collections::BTreeMap;
+use types::{EVersion, EntityAddr, EntityInst, ReqId, Utime};
+
+/// The attribute that holds the `ObjectInfo`.
+pub const INFO_ATTR: &[u8] = b"_";
+
+/// The stored name of a client's attribute.
+pub fn user_attr(name: &[u8]) -> Bytes {
+    [INFO_ATTR, name].concat().into()
+}
+
+/// State of an object that exists.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct ObjectInfo {
+    /// The write that produced this state.
+    pub version: EVersion,
+    /// The write before it; zero for a new object.
+    pub prior_version: EVersion,
+    pub last_reqid: ReqId,
+    /// The version clients see and assert; never goes back, not even over a deletion.
+    pub user_version: u64,
+    pub size: u64,
+    pub mtime: Utime,
+    /// `ObjectInfo::OMAP`.
+    pub flags: u32,
+    pub truncate_seq: u32,
+    pub truncate_size: u64,
+    pub expected_object_size: u64,
+    pub expected_write_size: u64,
+    pub alloc_hint_flags: u32,
+    pub watchers: BTreeMap<WatcherKey, WatchInfo>,
+}
+
+impl ObjectInfo {
+    /// Keys or a header were stored, now or earlier (`FLAG_OMAP`).
+    pub const OMAP: u32 = 8;
+
+    /// True if the object may have omap keys.
+    pub fn has_omap(&self) -> bool {
+        self.flags & Self::OMAP != 0
+    }
+
+    /// Where data ends for a reader that knows of a truncation this object has not heard of yet.
+    pub fn size_seen_by(&self, seq: u32, truncate_size: u64, end: u64) -> u64 {
+        match self.truncate_seq < seq && end > truncate_size && self.size > truncate_size {
+            true => truncate_size,
+            false => self.size,
+        }
+    }
+}
+
+/// One watch: the cookie its client chose, and the client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Encode, Decode)]
+pub struct WatcherKey {
+    pub cookie: u64,
+    pub who: EntityInst,
+}
+
+/// What is kept of a watcher over restarts (`watch_info_t`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
+pub struct WatchInfo {
+    /// Silence, in seconds, after which the watch is dropped.
+    pub timeout_s: u32,
+    pub addr: EntityAddr,
+}
