@@ -1,1 +1,15 @@
+//! The object storage daemon's core: placement groups as state machines, and what they do with clients' operations.
+//!
+//! Room: osd core.   Owns: `Osd`.   Hears: messages, committed transactions, finished reads, maps, time.
+//! Says: `Effect`s; submits to and reads from the store through `Disk`.
+//! Holds: a client is told of a write only when every acting OSD has it on stable storage; what a read returns is
+//! durable; nothing here knows sockets, threads or clocks.
+//! Upstream: src/osd/.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+pub mod cls;
+pub mod disk;
+pub mod mutation;
+pub mod object;
+pub mod ops;

@@ -5,7 +5,9 @@
 //! uncopied, and is what tests compare.
 
 use bytes::Bytes;
-use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
+use denc::{BString, DecodeError, Decoder, Encode, Encoder};
+use store::{AllocHint, ObjIdx, Op, Transaction};
+use types::HObject;
 use types::msg::BufList;
 
 /// One step.
@@ -19,12 +21,12 @@ pub enum Step {
     Truncate { size: u64 },
     /// Removes data, attributes and omap.
     Remove,
-    SetAttr { name: Bytes, value: Bytes },
-    RmAttr { name: Bytes },
-    OmapSet { pairs: Vec<(Bytes, Bytes)> },
-    OmapRm { keys: Vec<Bytes> },
+    SetAttr { name: BString, value: Bytes },
+    RmAttr { name: BString },
+    OmapSet { pairs: Vec<(BString, Bytes)> },
+    OmapRm { keys: Vec<BString> },
     /// `from` inclusive, `to` exclusive.
-    OmapRmRange { from: Bytes, to: Bytes },
+    OmapRmRange { from: BString, to: BString },
     OmapClear,
     OmapSetHeader { header: Bytes },
     AllocHint { object_size: u64, write_size: u64, flags: u32 },
@@ -47,6 +49,12 @@ impl Mutation {
         self.steps.push(step);
     }
 
+    /// The same steps as the store takes them, on `obj`.
+    pub fn into_transaction(self, txn: &mut Transaction, obj: &HObject) {
+        let obj = txn.obj(obj);
+        txn.ops.extend(self.steps.into_iter().map(|step| step.into_op(obj)));
+    }
+
     /// Appends the steps' encoding to `e`; written data goes into `payload`, shared, not copied.
     pub fn encode_split(&self, e: &mut Encoder, payload: &mut BufList) {
         e.count(self.steps.len());
@@ -65,6 +73,27 @@ impl Mutation {
 }
 
 impl Step {
+    fn into_op(self, obj: ObjIdx) -> Op {
+        match self {
+            Step::Touch => Op::Touch(obj),
+            Step::Write { off, data } => Op::Write { obj, off, data },
+            Step::Zero { off, len } => Op::Zero { obj, off, len },
+            Step::Truncate { size } => Op::Truncate { obj, size },
+            Step::Remove => Op::Remove(obj),
+            Step::SetAttr { name, value } => Op::SetAttrs { obj, attrs: vec![(name, value)] },
+            Step::RmAttr { name } => Op::RmAttr { obj, name },
+            Step::OmapSet { pairs } => Op::OmapSet { obj, pairs },
+            Step::OmapRm { keys } => Op::OmapRm { obj, keys },
+            Step::OmapRmRange { from, to } => Op::OmapRmRange { obj, from, to },
+            Step::OmapClear => Op::OmapClear(obj),
+            Step::OmapSetHeader { header } => Op::OmapSetHeader { obj, header },
+            Step::AllocHint { object_size, write_size, flags } => {
+                let hint = AllocHint { expected_object_size: object_size, expected_write_size: write_size, flags };
+                Op::SetAllocHint { obj, hint }
+            }
+        }
+    }
+
     fn encode_split(&self, e: &mut Encoder, payload: &mut BufList) {
         match self {
             Step::Touch => e.put(&1u8),

@@ -4,8 +4,7 @@
 //! Holds: attributes that clients set are stored as `_<name>`, so none can collide with the info itself.
 //! Upstream: src/osd/osd_types.h.
 
-use bytes::Bytes;
-use denc::{Decode, Encode};
+use denc::{BString, Decode, Encode};
 use std::collections::BTreeMap;
 use types::{EVersion, EntityAddr, EntityInst, ReqId, Utime};
 
@@ -13,7 +12,7 @@ use types::{EVersion, EntityAddr, EntityInst, ReqId, Utime};
 pub const INFO_ATTR: &[u8] = b"_";
 
 /// The stored name of a client's attribute.
-pub fn user_attr(name: &[u8]) -> Bytes {
+pub fn user_attr(name: &[u8]) -> BString {
     [INFO_ATTR, name].concat().into()
 }
 

@@ -1,0 +1,78 @@
+//! The store as the core sees it: a door narrow enough to pass as `&mut dyn`.
+//!
+//! Room: osd core.   Holds: what is submitted is at once visible to every metadata call, so a turn may plan on it; what
+//! is *said* of it waits for `Committed`.
+//! Why not an effect: a turn often submits two writes to one object, and the second one is planned on the first.
+
+use bytes::Bytes;
+use denc::BString;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use store::{BlockDev, Kv, ReadFlags, ReadId, StatFs, Store, Transaction, TxcId};
+use types::{Errno, HObject, Now, ShardPgId};
+
+/// See `store::Store` for what each call promises.
+#[allow(missing_docs)]
+pub trait Disk {
+    fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
+    fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags);
+    fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno>;
+    fn getattrs(&mut self, coll: ShardPgId, obj: &HObject) -> Result<BTreeMap<BString, Bytes>, Errno>;
+    fn omap_get_header(&mut self, coll: ShardPgId, obj: &HObject) -> Result<Bytes, Errno>;
+    fn omap_get_values(&mut self, coll: ShardPgId, obj: &HObject, keys: &[BString]) -> Result<Pairs, Errno>;
+    fn omap_list(&mut self, coll: ShardPgId, obj: &HObject, from: Bound<&[u8]>, limit: usize) -> Result<Pairs, Errno>;
+    fn list(&mut self, coll: ShardPgId, from: &HObject, to: &HObject, limit: usize)
+    -> Result<(Vec<HObject>, HObject), Errno>;
+    fn collections(&self) -> Vec<(ShardPgId, u32)>;
+    fn coll_get(&mut self, coll: ShardPgId, key: &[u8]) -> Result<Option<Bytes>, Errno>;
+    fn coll_scan(&mut self, coll: ShardPgId, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Pairs, Errno>;
+    fn statfs(&self) -> StatFs;
+}
+
+/// Keys with their values, ascending.
+pub type Pairs = Vec<(BString, Bytes)>;
+
+impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
+    fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
+        Store::submit(self, now, txc, txn)
+    }
+    fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) {
+        Store::read(self, id, coll, obj, off, len, flags);
+    }
+    fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno> {
+        Store::getattr(self, coll, obj, name)
+    }
+    fn getattrs(&mut self, coll: ShardPgId, obj: &HObject) -> Result<BTreeMap<BString, Bytes>, Errno> {
+        Store::getattrs(self, coll, obj)
+    }
+    fn omap_get_header(&mut self, coll: ShardPgId, obj: &HObject) -> Result<Bytes, Errno> {
+        Store::omap_get_header(self, coll, obj)
+    }
+    fn omap_get_values(&mut self, coll: ShardPgId, obj: &HObject, keys: &[BString]) -> Result<Pairs, Errno> {
+        Store::omap_get_values(self, coll, obj, keys)
+    }
+    fn omap_list(&mut self, coll: ShardPgId, obj: &HObject, from: Bound<&[u8]>, limit: usize) -> Result<Pairs, Errno> {
+        Store::omap_list(self, coll, obj, from, limit)
+    }
+    fn list(
+        &mut self,
+        coll: ShardPgId,
+        from: &HObject,
+        to: &HObject,
+        limit: usize,
+    ) -> Result<(Vec<HObject>, HObject), Errno> {
+        Store::list(self, coll, from, to, limit)
+    }
+    fn collections(&self) -> Vec<(ShardPgId, u32)> {
+        Store::collections(self)
+    }
+    fn coll_get(&mut self, coll: ShardPgId, key: &[u8]) -> Result<Option<Bytes>, Errno> {
+        Store::coll_get(self, coll, key)
+    }
+    fn coll_scan(&mut self, coll: ShardPgId, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Pairs, Errno> {
+        Store::coll_scan(self, coll, from, to, limit)
+    }
+    fn statfs(&self) -> StatFs {
+        Store::statfs(self)
+    }
+}
