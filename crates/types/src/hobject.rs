@@ -74,6 +74,13 @@ impl HObject {
     }
 }
 
+impl Default for HObject {
+    /// The minimum.
+    fn default() -> Self {
+        HObject::min()
+    }
+}
+
 impl Ord for HObject {
     fn cmp(&self, o: &Self) -> Ordering {
         let end = self.max.cmp(&o.max);

@@ -1,3 +1,223 @@
 //! Messages between OSDs. Ours, not Ceph's: kinds from 0x7100.
 //!
-//! List each of them in `any.rs`.
+//! Holds: whatever concerns a PG names the interval it was sent in; a receiver that has moved on drops it, one that has
+//! not yet heard of that interval keeps it until its map catches up.
+
+use super::message;
+use crate::pg::PgLogEntry;
+use crate::{EVersion, Epoch, HObject, OsdId, PgId, Utime};
+use bytes::Bytes;
+use denc::{BString, Decode, Encode};
+
+message! {
+    /// A write for a replica: what to log and what to do.
+    RepOp = 0x7100, v 1, c 1, p 127 {
+        pgid: PgId,
+        /// The primary's map.
+        epoch: Epoch,
+        interval: Epoch,
+        entry: PgLogEntry,
+        /// Outputs that a duplicate of the request must be told again.
+        outputs: Vec<Bytes>,
+        /// The PG's totals after the write.
+        totals: PgTotals,
+        /// Every acting OSD has everything up to here on stable storage.
+        committed_to: EVersion,
+        /// The log may forget everything up to here.
+        trim_to: EVersion,
+        /// Steps on the object, without what they write.
+        mutation: Bytes,
+    } + /** What the steps write, in their order. */ payload
+}
+message! {
+    /// The replica has it on stable storage.
+    RepOpReply = 0x7101, v 1, c 1, p 127 { pgid: PgId, epoch: Epoch, interval: Epoch, osd: OsdId, version: EVersion, }
+}
+message! {
+    /// Everything else OSDs have to say about a PG.
+    PgMessage = 0x7102, v 1, c 1, p 127 {
+        pgid: PgId,
+        /// The sender's map.
+        epoch: Epoch,
+        interval: Epoch,
+        osd: OsdId,
+        body: PgBody,
+    }
+}
+message! {
+    /// Are you there? Yes.
+    OsdHeartbeat = 0x7103, v 1, c 1, p 196 {
+        osd: OsdId,
+        epoch: Epoch,
+        is_reply: bool,
+        /// The asker's clock, returned as it came.
+        stamp: Utime,
+        /// The asker's monotonic time in nanoseconds, returned as it came.
+        mono_ns: u64,
+    }
+}
+
+/// What a PG holds, in sum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+pub struct PgTotals {
+    pub objects: i64,
+    pub bytes: i64,
+}
+
+/// What an OSD says of its copy of a PG.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct PeerInfo {
+    /// False: it holds nothing of this PG, the rest is blank.
+    pub exists: bool,
+    pub last_update: EVersion,
+    pub log_tail: EVersion,
+    /// The interval in which this copy last went active.
+    pub last_epoch_started: Epoch,
+    pub history: PeerHistory,
+    /// False while a backfill has not ended: objects may be absent without a trace.
+    pub complete: bool,
+    /// Objects known to be absent or old.
+    pub missing: u64,
+    pub last_user_version: u64,
+    pub totals: PgTotals,
+}
+
+/// What an OSD knows of the PG as a whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct PeerHistory {
+    pub epoch_created: Epoch,
+    /// The newest interval in which every acting copy is known to have gone active.
+    pub last_epoch_started: Epoch,
+    /// The newest interval in which the PG was whole.
+    pub last_epoch_clean: Epoch,
+}
+
+/// A part of an object, or its absence.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct PushPart {
+    pub object: HObject,
+    /// False: the object does not exist and is to be removed.
+    pub exists: bool,
+    /// What was there is removed first.
+    pub first: bool,
+    /// The object is whole with this part.
+    pub last: bool,
+    /// Every stored attribute; with the last part.
+    pub attrs: Vec<(BString, Bytes)>,
+    pub data_off: u64,
+    pub data: Bytes,
+    pub size: u64,
+    pub omap_header: Bytes,
+    pub omap: Vec<(BString, Bytes)>,
+}
+
+/// The bodies of `PgMessage`.
+#[derive(Debug, Clone, PartialEq, Encode, Decode)]
+pub enum PgBody {
+    /// Tell me about your copy.
+    #[denc(tag = 1)]
+    Query,
+    #[denc(tag = 2)]
+    Info(PeerInfo),
+    /// Send your log behind `since`.
+    #[denc(tag = 3)]
+    GetLog { since: EVersion },
+    /// Entries behind `base`, which is in the log or its tail.
+    #[denc(tag = 4)]
+    Log { info: PeerInfo, base: EVersion, entries: Vec<PgLogEntry> },
+    /// Make this your log: what you have behind `base` is void. With `reset` you hold nothing for certain until the
+    /// same comes without it.
+    #[denc(tag = 5)]
+    Merge {
+        reset: bool,
+        base: EVersion,
+        tail: EVersion,
+        entries: Vec<PgLogEntry>,
+        totals: PgTotals,
+        last_user_version: u64,
+        /// With the log the copy is complete again: a backfill ends.
+        complete: bool,
+    },
+    /// Done and durable; these objects are now missing here.
+    #[denc(tag = 6)]
+    Merged { missing: Vec<HObject> },
+    /// List your objects from `begin` on, with their versions.
+    #[denc(tag = 7)]
+    Scan { begin: HObject, limit: u32 },
+    #[denc(tag = 8)]
+    Scanned { begin: HObject, end: HObject, objects: Vec<(HObject, EVersion)> },
+    /// Push me this object.
+    #[denc(tag = 9)]
+    Pull { object: HObject },
+    #[denc(tag = 10)]
+    Push(PushPart),
+    /// The whole object is durable, or its absence.
+    #[denc(tag = 11)]
+    Pushed { object: HObject },
+    /// The PG starts serving in this interval; be ready.
+    #[denc(tag = 12)]
+    Activate { history: PeerHistory },
+    #[denc(tag = 13)]
+    Activated,
+    /// Every acting copy is ready.
+    #[denc(tag = 14)]
+    Started { history: PeerHistory },
+    /// Your copy is not needed any more.
+    #[denc(tag = 15)]
+    Remove,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::round_trip;
+    use super::*;
+    use crate::msg::BufList;
+    use crate::pg::LogOp;
+    use crate::{PoolId, ReqId};
+
+    #[test]
+    fn a_replicas_write_reads_back() {
+        let entry = PgLogEntry {
+            op: LogOp::Modify,
+            object: HObject::min(),
+            version: EVersion { epoch: Epoch(3), version: 7 },
+            prior_version: EVersion::default(),
+            user_version: 7,
+            reqid: ReqId::default(),
+            mtime: Utime::ZERO,
+            result: 0,
+            op_results: vec![0, 1],
+        };
+        round_trip(&RepOp {
+            pgid: PgId { pool: PoolId(1), seed: 2 },
+            epoch: Epoch(3),
+            interval: Epoch(2),
+            entry,
+            outputs: vec![Bytes::new()],
+            totals: PgTotals { objects: 1, bytes: 2 },
+            committed_to: EVersion::default(),
+            trim_to: EVersion::default(),
+            mutation: Bytes::from_static(b"steps"),
+            payload: BufList::from(Bytes::from_static(b"data")),
+        });
+    }
+
+    #[test]
+    fn every_body_reads_back() {
+        let bodies = [
+            PgBody::Query,
+            PgBody::Info(PeerInfo::default()),
+            PgBody::Scan { begin: HObject::min(), limit: 3 },
+            PgBody::Push(PushPart::default()),
+            PgBody::Activate { history: PeerHistory::default() },
+            PgBody::Remove,
+        ];
+        for body in bodies {
+            let pgid = PgId { pool: PoolId(1), seed: 2 };
+            round_trip(&PgMessage { pgid, epoch: Epoch(3), interval: Epoch(2), osd: OsdId(1), body });
+        }
+    }
+}
