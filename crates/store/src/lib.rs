@@ -9,16 +9,33 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
+mod alloc;
+mod buf;
+mod cache;
+mod commit;
 mod config;
+mod deferred;
 mod dev;
 mod event;
+mod fsck;
+mod key;
 mod kv;
+pub mod mem;
+mod meta;
+mod mount;
+mod onode;
+mod plan;
+mod read;
 mod store;
+mod txc;
 mod txn;
 
 pub use config::StoreConfig;
 pub use dev::{BlockDev, IoId};
 pub use event::{MkfsError, MountError, ObjectStat, ReadData, ReadFlags, ReadId, StatFs, StoreEvent, TxcId};
+pub use fsck::{FsckError, FsckReport, fsck};
 pub use kv::{Kv, KvBatch, KvError, KvOp};
+pub use mount::{StoreInfo, probe};
 pub use store::{META_COLL, Store};
+pub use txc::TxcState;
 pub use txn::{AllocHint, ObjIdx, Op, Transaction};

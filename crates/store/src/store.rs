@@ -1,15 +1,22 @@
-//! The store's doors; the engine behind them is in the modules beside this one.
+//! The store's state and its doors. What happens behind them: `plan` (a transaction becomes changes), `commit` (they
+//! become durable), `read`, `meta` (reads that need no device), `mount`, `fsck`.
 
+use crate::alloc::Allocator;
+use crate::cache::{BlockCache, BlockHasher, OnodeCache};
+use crate::deferred::Deferred;
+use crate::read::ReadOp;
+use crate::txc::{Pend, Txc, TxcState};
 use crate::*;
 use bytes::Bytes;
-use denc::BString;
-use std::collections::BTreeMap;
-use std::ops::Bound;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
+use types::msg::BufList;
 use types::{Errno, HObject, Now, PgId, PoolId, ShardPgId};
-use uuid::Uuid;
 
 /// The collection for what belongs to the OSD itself (superblock, maps): pool -1, every hash (create it with 0 bits).
 pub const META_COLL: ShardPgId = ShardPgId { pg: PgId { pool: PoolId(-1), seed: 0 }, shard: ShardPgId::NO_SHARD };
+
+pub(crate) type ById<V> = HashMap<u64, V, BuildHasherDefault<BlockHasher>>;
 
 /// One OSD's objects.
 ///
@@ -18,109 +25,190 @@ pub const META_COLL: ShardPgId = ShardPgId { pg: PgId { pool: PoolId(-1), seed: 
 /// every turn in which it submitted, read, or handed in a completion: that is also when writing starts, so that what
 /// was submitted in one turn shares one flush.
 pub struct Store<D, K> {
-    dev: D,
-    kv: K,
+    pub(crate) dev: D,
+    pub(crate) kv: K,
+    pub(crate) config: StoreConfig,
+    pub(crate) poisoned: Option<Errno>,
+    pub(crate) events: VecDeque<StoreEvent>,
+
+    // Space and names.
+    pub(crate) alloc: Allocator,
+    /// How many objects beyond the first refer to a block.
+    pub(crate) shared: ById<u32>,
+    pub(crate) colls: BTreeMap<ShardPgId, u32>,
+    pub(crate) onodes: OnodeCache,
+    pub(crate) cache: BlockCache,
+    pub(crate) nid_next: u64,
+    pub(crate) stored: u64,
+
+    // Transactions, by internal number.
+    pub(crate) txcs: ById<Txc>,
+    pub(crate) txc_next: u64,
+    /// Those of a collection that are not in a batch yet, in order of submission; no entry for an empty queue.
+    pub(crate) queues: BTreeMap<ShardPgId, VecDeque<u64>>,
+    /// Direct writes on their way to the device, by first block.
+    pub(crate) direct: BTreeMap<u64, BufList>,
+    pub(crate) pends: BTreeMap<u64, Pend>,
+    pub(crate) pend_next: u64,
+    /// This turn's batch, and whose changes are in it.
+    pub(crate) batch: KvBatch,
+    pub(crate) queued: Vec<u64>,
+    /// Applied since the last database flush was started.
+    pub(crate) applied: Vec<u64>,
+    /// What the database flush in flight covers.
+    pub(crate) flushing: Option<Vec<u64>>,
+    pub(crate) deferred: Deferred,
+
+    // I/O.
+    pub(crate) io_next: u64,
+    pub(crate) ios: ById<IoKind>,
+    /// Who waits for the device flush after the one in flight, and for that one.
+    pub(crate) dev_waiting: Vec<FlushFor>,
+    pub(crate) dev_flushing: Option<Vec<FlushFor>>,
+    pub(crate) reads: ById<ReadOp>,
+    pub(crate) read_next: u64,
+    /// Reads of objects with data in flight.
+    pub(crate) reads_blocked: Vec<ReadOp>,
+}
+
+/// What an I/O was for.
+pub(crate) enum IoKind {
+    TxcWrite { txc: u64, first: u64 },
+    PendRead { pend: u64, piece: usize, block: onode::Block, attempts: u32 },
+    DeferredWrite,
+    Read { read: u64, part: usize },
+    DevFlush,
+    KvFlush,
+}
+
+/// Who wants the device flushed.
+pub(crate) enum FlushFor {
+    Txc(u64),
+    DeferredBatch,
 }
 
 impl<D: BlockDev, K: Kv> Store<D, K> {
-    /// Makes an empty store. Fails if there is one.
-    pub fn mkfs(dev: &mut D, kv: &mut K, fsid: Uuid, osd_uuid: Uuid, whoami: i32) -> Result<(), MkfsError> {
-        todo!()
-    }
-
-    /// Opens a store, reading all its metadata once. `fsid` and `whoami`: what the caller believes to open.
-    pub fn mount(dev: D, kv: K, config: StoreConfig, fsid: Uuid, whoami: i32) -> Result<Self, MountError> {
-        todo!()
-    }
-
     /// Takes in a transaction: in effect for metadata reads at once, `StoreEvent::Committed` when durable.
     /// Refused as a whole, with nothing done: ENOSPC, ENOENT (no such collection; cloning or moving nothing),
-    /// EEXIST (collection), ENOTEMPTY (removing a collection with objects), EFBIG, EIO (poisoned).
-    pub fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
-        todo!()
+    /// EEXIST (collection), ENOTEMPTY (removing a collection with objects), EFBIG, EINVAL (an object that does not belong
+    /// to the collection), EIO (poisoned).
+    pub fn submit(&mut self, _now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
+        self.check_alive()?;
+        self.validate(&txn)?;
+        let number = self.txc_next;
+        self.txc_next += 1;
+        let txc = self.plan(number, txc, txn)?;
+        self.start_txc(number, txc);
+        Ok(())
     }
 
     /// Reads data; answered by `StoreEvent::ReadDone`, at the next `poll_event` if everything is in memory.
     /// `len` may reach past the end.
     pub fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) {
-        todo!()
+        let key = key::object(coll.shard, obj).into();
+        self.start_read(ReadOp::new(id, coll, key, off, len, flags));
     }
 
     /// A device or key-value I/O has ended.
-    pub fn handle_io(&mut self, now: Now, id: IoId, result: Result<Bytes, Errno>) {
-        todo!()
+    pub fn handle_io(&mut self, _now: Now, id: IoId, result: Result<Bytes, Errno>) {
+        let Some(kind) = self.ios.remove(&id.0) else { return };
+        match (kind, result) {
+            (IoKind::Read { read, part }, result) => self.handle_read(read, part, result),
+            (IoKind::PendRead { pend, piece, block, attempts }, result) => {
+                self.handle_pend_read(pend, piece, block, attempts, result);
+            }
+            // A write or a flush that failed leaves us not knowing what the media hold.
+            (_, Err(errno)) => self.poison(errno),
+            (_, Ok(_)) if self.poisoned.is_some() => {}
+            (IoKind::TxcWrite { txc, first }, Ok(_)) => self.handle_txc_written(txc, first),
+            (IoKind::DeferredWrite, Ok(_)) => self.handle_deferred_written(),
+            (IoKind::DevFlush, Ok(_)) => self.handle_dev_flushed(),
+            (IoKind::KvFlush, Ok(_)) => self.handle_kv_flushed(),
+        }
     }
 
     /// Starts what is due, and takes the next thing the store has to say.
     pub fn poll_event(&mut self) -> Option<StoreEvent> {
-        todo!()
-    }
-
-    pub fn exists(&mut self, coll: ShardPgId, obj: &HObject) -> Result<bool, Errno> {
-        todo!()
-    }
-
-    /// ENOENT if there is no such object (here and below); EIO if the database cannot be read.
-    pub fn stat(&mut self, coll: ShardPgId, obj: &HObject) -> Result<ObjectStat, Errno> {
-        todo!()
-    }
-
-    /// ENODATA if the object has no such attribute.
-    pub fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno> {
-        todo!()
-    }
-
-    pub fn getattrs(&mut self, coll: ShardPgId, obj: &HObject) -> Result<BTreeMap<BString, Bytes>, Errno> {
-        todo!()
-    }
-
-    /// Empty if none was set.
-    pub fn omap_get_header(&mut self, coll: ShardPgId, obj: &HObject) -> Result<Bytes, Errno> {
-        todo!()
-    }
-
-    /// The pairs that exist among `keys`, in the order asked.
-    pub fn omap_get_values(&mut self, coll: ShardPgId, obj: &HObject, keys: &[BString]) -> Result<Vec<(BString, Bytes)>, Errno> {
-        todo!()
-    }
-
-    /// Up to `limit` pairs from `from` on, ascending.
-    pub fn omap_list(&mut self, coll: ShardPgId, obj: &HObject, from: Bound<&[u8]>, limit: usize) -> Result<Vec<(BString, Bytes)>, Errno> {
-        todo!()
-    }
-
-    /// Up to `limit` objects of the collection from `from` (included) to `to` (excluded), sorted, and where to go on:
-    /// `to` itself when nothing is left.
-    pub fn list(&mut self, coll: ShardPgId, from: &HObject, to: &HObject, limit: usize) -> Result<(Vec<HObject>, HObject), Errno> {
-        todo!()
-    }
-
-    /// Every collection with its bits.
-    pub fn collections(&self) -> Vec<(ShardPgId, u32)> {
-        todo!()
-    }
-
-    /// A key of the collection itself; what is in flight is visible.
-    pub fn coll_get(&mut self, coll: ShardPgId, key: &[u8]) -> Result<Option<Bytes>, Errno> {
-        todo!()
-    }
-
-    /// Up to `limit` keys of the collection itself in `[from, to]` as bounded, ascending.
-    pub fn coll_scan(&mut self, coll: ShardPgId, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Vec<(BString, Bytes)>, Errno> {
-        todo!()
-    }
-
-    pub fn statfs(&self) -> StatFs {
-        todo!()
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        self.settle();
+        self.events.pop_front()
     }
 
     /// True when nothing is in flight: `umount` loses nothing that was submitted.
     pub fn is_idle(&self) -> bool {
-        todo!()
+        self.txcs.is_empty() && self.ios.is_empty() && self.batch.is_empty() && self.events.is_empty()
     }
 
-    /// Gives device and engine back. What was not committed is lost.
+    /// Transactions in flight, oldest first: (id, collection, state).
+    pub fn in_flight(&self) -> Vec<(TxcId, ShardPgId, TxcState)> {
+        let mut all: Vec<(&u64, &Txc)> = self.txcs.iter().collect();
+        all.sort_by_key(|(number, _)| **number);
+        all.into_iter().map(|(_, t)| (t.id, t.coll, t.state)).collect()
+    }
+
+    /// Gives device and engine back. What was not committed is lost; deferred writes stay in the log.
     pub fn umount(self) -> (D, K) {
         (self.dev, self.kv)
+    }
+
+    /// How much is where; see `StatFs`.
+    pub fn statfs(&self) -> StatFs {
+        let block = onode::BLOCK;
+        let size = |from: u8| self.kv.approximate_size(&[from], &[from + 1]);
+        StatFs {
+            total: self.alloc.blocks() * block,
+            available: self.alloc.free().saturating_sub(self.reserve()) * block,
+            stored: self.stored,
+            allocated: (self.alloc.blocks() - 1 - self.alloc.free()) * block,
+            omap: size(key::OMAP),
+            internal: size(key::OBJECT) + size(key::SEGMENT) + size(key::COLL_KEYS),
+        }
+    }
+
+    /// The device, for whoever drives it.
+    pub fn dev_mut(&mut self) -> &mut D {
+        &mut self.dev
+    }
+
+    /// The key-value engine, for whoever drives it.
+    pub fn kv_mut(&mut self) -> &mut K {
+        &mut self.kv
+    }
+
+    /// Blocks that only what must always work may take.
+    pub(crate) fn reserve(&self) -> u64 {
+        self.alloc.blocks() * u64::from(self.config.reserve_per_mille) / 1000
+    }
+
+    pub(crate) fn check_alive(&self) -> Result<(), Errno> {
+        match self.poisoned {
+            None => Ok(()),
+            Some(_) => Err(Errno::EIO),
+        }
+    }
+
+    /// From here on nothing is acknowledged.
+    pub(crate) fn poison(&mut self, errno: Errno) {
+        if self.poisoned.replace(errno).is_none() {
+            self.events.retain(|e| !matches!(e, StoreEvent::Committed(_)));
+            self.events.push_back(StoreEvent::Poisoned(errno));
+        }
+    }
+
+    /// The value of a call to the engine; an error poisons the store.
+    pub(crate) fn kv_ok<T>(&mut self, result: Result<T, KvError>) -> Result<T, Errno> {
+        result.map_err(|e| {
+            self.poison(e.errno);
+            Errno::EIO
+        })
+    }
+
+    /// Numbers an I/O.
+    pub(crate) fn io(&mut self, kind: IoKind) -> IoId {
+        self.io_next += 1;
+        self.ios.insert(self.io_next, kind);
+        IoId(self.io_next)
     }
 }

@@ -2,17 +2,18 @@
 //!
 //! Upstream: src/os/Transaction.h.
 
+use crate::buf::Cutter;
 use bytes::Bytes;
-use denc::BString;
+use denc::{BString, Decode, DecodeError, Encode};
 use types::msg::BufList;
 use types::{HObject, ShardPgId};
 
 /// An object of a transaction: its place in `Transaction::objects`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
 pub struct ObjIdx(pub u32);
 
 /// How an object will be used (`set_alloc_hint`); kept with it, returned by `stat`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 pub struct AllocHint {
     /// Bytes.
     pub expected_object_size: u64,
@@ -25,50 +26,74 @@ pub struct AllocHint {
 /// One step. Steps on an object that does not exist create it where they add something (`Touch`, `Write`, `Zero`,
 /// `Truncate`, `SetAttrs`, `OmapSet`, `OmapSetHeader`, `SetAllocHint`, the target of a clone) and do nothing where
 /// they take something away. Cloning or moving what does not exist refuses the whole transaction with ENOENT.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 pub enum Op {
+    #[denc(tag = 1)]
     Touch(ObjIdx),
     /// Extends the object if needed; what lies between reads as zeros.
+    #[denc(tag = 2)]
     Write { obj: ObjIdx, off: u64, data: BufList },
     /// The range reads as zeros and gives its space back; extends the object if needed.
+    #[denc(tag = 3)]
     Zero { obj: ObjIdx, off: u64, len: u64 },
     /// Sets the size: cuts, or extends with a hole.
+    #[denc(tag = 4)]
     Truncate { obj: ObjIdx, size: u64 },
     /// Data, attributes, omap: all of it.
+    #[denc(tag = 5)]
     Remove(ObjIdx),
+    #[denc(tag = 6)]
     SetAttrs { obj: ObjIdx, attrs: Vec<(BString, Bytes)> },
+    #[denc(tag = 7)]
     RmAttr { obj: ObjIdx, name: BString },
+    #[denc(tag = 8)]
     RmAttrs(ObjIdx),
     /// `to` becomes a copy of `from`: data (shared until written), attributes, omap. What `to` was is gone.
+    #[denc(tag = 9)]
     Clone { from: ObjIdx, to: ObjIdx },
     /// Copies a range of data over `to`'s; past the end of `from` nothing is copied.
+    #[denc(tag = 10)]
     CloneRange { from: ObjIdx, to: ObjIdx, from_off: u64, len: u64, to_off: u64 },
     /// Gives the object another name in the same collection; what was there is gone.
+    #[denc(tag = 11)]
     Rename { from: ObjIdx, to: ObjIdx },
+    #[denc(tag = 12)]
     OmapSet { obj: ObjIdx, pairs: Vec<(BString, Bytes)> },
+    #[denc(tag = 13)]
     OmapRm { obj: ObjIdx, keys: Vec<BString> },
     /// Keys from `from` (included) to `to` (excluded).
+    #[denc(tag = 14)]
     OmapRmRange { obj: ObjIdx, from: BString, to: BString },
     /// Keys and header.
+    #[denc(tag = 15)]
     OmapClear(ObjIdx),
+    #[denc(tag = 16)]
     OmapSetHeader { obj: ObjIdx, header: Bytes },
+    #[denc(tag = 17)]
     SetAllocHint { obj: ObjIdx, hint: AllocHint },
     /// The collection holds objects whose hash agrees with the PG's seed in the low `bits` bits.
+    #[denc(tag = 18)]
     CreateColl { bits: u32 },
     /// The collection and its own keys. It must hold no objects (else ENOTEMPTY).
+    #[denc(tag = 19)]
     RemoveColl,
     /// Changes how many bits of the hash the collection goes by: after a split its other half belongs to the
     /// collection that is created for it.
+    #[denc(tag = 20)]
     SetCollBits { bits: u32 },
     /// Keys of the collection itself (pg info, pg log, ...).
+    #[denc(tag = 21)]
     CollSet { pairs: Vec<(BString, Bytes)> },
+    #[denc(tag = 22)]
     CollRm { keys: Vec<BString> },
     /// Keys from `from` (included) to `to` (excluded).
+    #[denc(tag = 23)]
     CollRmRange { from: BString, to: BString },
 }
 
 /// A list of steps on one collection that happen all or not at all.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
 pub struct Transaction {
     pub coll: ShardPgId,
     /// Every object the steps speak of, once.
@@ -84,6 +109,44 @@ impl Transaction {
 
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
+    }
+
+    /// For the wire: everything but the written data, and the data, not copied.
+    pub fn to_wire(&self) -> (Bytes, BufList) {
+        let mut bare = Transaction { coll: self.coll, objects: self.objects.clone(), ops: Vec::with_capacity(self.ops.len()) };
+        let (mut lengths, mut all) = (Vec::new(), BufList::default());
+        for op in &self.ops {
+            bare.ops.push(match op {
+                Op::Write { obj, off, data } => {
+                    lengths.push(data.len() as u32);
+                    data.0.iter().for_each(|piece| all.push(piece.clone()));
+                    Op::Write { obj: *obj, off: *off, data: BufList::default() }
+                }
+                other => other.clone(),
+            });
+        }
+        (denc::to_bytes(&(bare, lengths), 0), all)
+    }
+
+    /// The transaction that `to_wire` took apart; it shares `data`.
+    pub fn from_wire(bare: &Bytes, data: &BufList) -> Result<Self, DecodeError> {
+        let (mut txn, lengths): (Transaction, Vec<u32>) = denc::from_bytes(bare)?;
+        let mut left = data.len();
+        let mut cutter = Cutter::new(data.clone());
+        let mut lengths = lengths.into_iter();
+        for op in &mut txn.ops {
+            let indices_ok = std::cell::Cell::new(true);
+            op.for_each_obj(|o| indices_ok.set(indices_ok.get() && (o.0 as usize) < txn.objects.len()));
+            if !indices_ok.get() {
+                return Err(DecodeError::Invalid("transaction: object index"));
+            }
+            if let Op::Write { data, .. } = op {
+                let n = lengths.next().ok_or(DecodeError::Invalid("transaction: data lengths"))? as usize;
+                left = left.checked_sub(n).ok_or(DecodeError::Short { wanted: n, left })?;
+                *data = cutter.take(n);
+            }
+        }
+        if left > 0 { Err(DecodeError::Trailing(left)) } else { Ok(txn) }
     }
 
     /// The index of an object, for pushing an `Op` by hand.
@@ -248,5 +311,47 @@ impl Op {
             | Op::CollRm { .. }
             | Op::CollRmRange { .. } => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::{PgId, PoolId};
+
+    fn sample() -> Transaction {
+        let a = HObject { pool: PoolId(1), name: "a".into(), ..HObject::min() };
+        let b = HObject { name: "b".into(), ..a.clone() };
+        let mut t = Transaction::new(ShardPgId::whole(PgId { pool: PoolId(1), seed: 0 }));
+        t.create_coll(0);
+        t.write(&a, 5, Bytes::from_static(b"hello"));
+        t.write(&b, 0, BufList(vec![Bytes::from_static(b"wor"), Bytes::from_static(b"ld")]));
+        t.set_attr(&a, "_", Bytes::from_static(b"x"));
+        t.clone_range(&a, &b, 1, 2, 3);
+        t.omap_set(&b, vec![("k".into(), Bytes::from_static(b"v"))]);
+        t.coll_rm_range("a", "b");
+        t
+    }
+
+    #[test]
+    fn transactions_travel_with_their_data_beside_them() {
+        let t = sample();
+        let (bare, data) = t.to_wire();
+        assert_eq!(data.contiguous(), "helloworld");
+        let back = Transaction::from_wire(&bare, &data.contiguous().into()).unwrap();
+        assert_eq!(back.to_wire().1.contiguous(), "helloworld");
+        assert_eq!((back.ops.len(), back.objects), (t.ops.len(), t.objects));
+    }
+
+    #[test]
+    fn damaged_transactions_are_refused() {
+        let (bare, data) = sample().to_wire();
+        for n in 0..bare.len() {
+            assert!(Transaction::from_wire(&bare.slice(..n), &data).is_err());
+            let mut b = bare.to_vec();
+            b[n] ^= 0x55;
+            let _ = Transaction::from_wire(&b.into(), &data);
+        }
+        assert!(Transaction::from_wire(&bare, &BufList::default()).is_err());
     }
 }

@@ -62,6 +62,20 @@ impl BufList {
         }
     }
 }
+impl denc::Encode for BufList {
+    /// As `Bytes`: a length, and the pieces behind each other.
+    fn encode(&self, e: &mut denc::Encoder) {
+        e.count(self.len());
+        for piece in &self.0 {
+            e.raw(piece);
+        }
+    }
+}
+impl denc::Decode for BufList {
+    fn decode(d: &mut denc::Decoder<'_>) -> Result<Self, DecodeError> {
+        Ok(d.blob()?.into())
+    }
+}
 impl From<Bytes> for BufList {
     fn from(b: Bytes) -> Self {
         let mut out = BufList::default();

@@ -1,0 +1,78 @@
+//! Walking over bytes in pieces without copying them.
+
+use bytes::Bytes;
+use types::msg::BufList;
+
+use crate::onode::BLOCK;
+
+static ZERO_BLOCK: [u8; BLOCK as usize] = [0; BLOCK as usize];
+
+/// `n` zero bytes, at most a block, shared.
+pub(crate) fn zeros(n: usize) -> Bytes {
+    Bytes::from_static(&ZERO_BLOCK[..n])
+}
+
+/// A cursor that cuts a list of pieces into others.
+pub(crate) struct Cutter {
+    pieces: std::vec::IntoIter<Bytes>,
+    head: Bytes,
+}
+
+impl Cutter {
+    pub fn new(list: BufList) -> Self {
+        Cutter { pieces: list.0.into_iter(), head: Bytes::new() }
+    }
+
+    /// The next `n` bytes. Panics if there are fewer.
+    pub fn take(&mut self, mut n: usize) -> BufList {
+        let mut out = BufList::default();
+        while n > 0 {
+            if self.head.is_empty() {
+                self.head = self.pieces.next().expect("a list as long as it said");
+            }
+            let piece = self.head.split_to(n.min(self.head.len()));
+            n -= piece.len();
+            out.push(piece);
+        }
+        out
+    }
+}
+
+/// crc32c of each block of a list whose length is a multiple of the block.
+pub(crate) fn block_crcs(list: &BufList, mut each: impl FnMut(u32)) {
+    let (mut crc, mut have) = (0, 0);
+    for piece in &list.0 {
+        let mut rest = &piece[..];
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(rest.len().min(BLOCK as usize - have));
+            crc = crc32c::crc32c_append(crc, now);
+            have += now.len();
+            rest = later;
+            if have == BLOCK as usize {
+                each(crc);
+                (crc, have) = (0, 0);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cutting_and_checksums_do_not_depend_on_the_pieces() {
+        let all: Vec<u8> = (0..3 * BLOCK).map(|i| (i * 7 % 251) as u8).collect();
+        let mut list = BufList::default();
+        for piece in all.chunks(1000) {
+            list.push(Bytes::copy_from_slice(piece));
+        }
+        let mut crcs = Vec::new();
+        block_crcs(&list, |c| crcs.push(c));
+        let want: Vec<u32> = all.chunks(BLOCK as usize).map(crc32c::crc32c).collect();
+        assert_eq!(crcs, want);
+        let mut cutter = Cutter::new(list);
+        assert_eq!(cutter.take(1500).contiguous(), all[..1500]);
+        assert_eq!(cutter.take(10_788).contiguous(), all[1500..]);
+    }
+}

@@ -1,0 +1,360 @@
+//! From changes to promises: device writes, the device's flush, the batch, the database's flush, and what follows.
+
+use crate::buf::zeros;
+use crate::deferred::Record;
+use crate::onode::{BLOCK, Block};
+use crate::store::{FlushFor, IoKind};
+use crate::txc::{Change, Pend, Source, Txc, TxcState, compose};
+use crate::*;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use types::Errno;
+
+impl<D: BlockDev, K: Kv> Store<D, K> {
+    /// Sends a planned transaction on its way.
+    pub(crate) fn start_txc(&mut self, number: u64, txc: Txc) {
+        let coll = txc.coll;
+        self.txcs.insert(number, txc);
+        self.queues.entry(coll).or_default().push_back(number);
+        self.advance(number);
+    }
+
+    /// Moves a transaction as far as it can go.
+    fn advance(&mut self, number: u64) {
+        let Some(txc) = self.txcs.get_mut(&number) else { return };
+        txc.state = match (txc.pending, txc.ios, txc.unflushed) {
+            (0, 0, false) => TxcState::IoDone,
+            (0, ..) => TxcState::AioWait,
+            _ => TxcState::Prepare,
+        };
+        let coll = txc.coll;
+        if txc.state == TxcState::IoDone {
+            self.queue_ready(coll);
+        } else if txc.state == TxcState::AioWait && txc.ios == 0 {
+            // All its writes were answered while it was still preparing.
+            self.dev_waiting.push(FlushFor::Txc(number));
+        }
+    }
+
+    /// Puts what is ready at the head of a collection's queue into the batch.
+    fn queue_ready(&mut self, coll: types::ShardPgId) {
+        while let Some(queue) = self.queues.get_mut(&coll) {
+            let Some(&number) = queue.front() else {
+                self.queues.remove(&coll);
+                return;
+            };
+            if self.txcs.get(&number).is_none_or(|t| t.state != TxcState::IoDone) {
+                return;
+            }
+            queue.pop_front();
+            if queue.is_empty() {
+                self.queues.remove(&coll);
+            }
+            if self.queue_txc(number).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Puts a transaction's changes into the batch.
+    fn queue_txc(&mut self, number: u64) -> Result<(), Errno> {
+        let Some(mut txc) = self.txcs.remove(&number) else { return Ok(()) };
+        if txc.changes.iter().any(|c| matches!(c, Change::CopyOmap { .. })) {
+            self.apply_batch()?;
+            self.queue_with_copies(&mut txc)?;
+        } else {
+            for change in txc.changes.drain(..) {
+                change.settle_into(&mut self.batch);
+            }
+        }
+        self.queue_deferred(number, &mut txc);
+        for key in txc.keys.drain(..) {
+            self.onodes.update(&key, |o| o.pins -= 1);
+        }
+        txc.state = TxcState::KvQueued;
+        self.txcs.insert(number, txc);
+        self.queued.push(number);
+        self.unblock_reads();
+        Ok(())
+    }
+
+    /// As the database is now, everything earlier is applied: copies of omaps are made from it and from what this
+    /// transaction itself has changed before.
+    fn queue_with_copies(&mut self, txc: &mut Txc) -> Result<(), Errno> {
+        let mut own = KvBatch::default();
+        for change in txc.changes.drain(..) {
+            let Change::CopyOmap { from, to } = change else {
+                change.settle_into(&mut own);
+                continue;
+            };
+            let (first, end) = (key::omap_header(from), key::omap_end(from));
+            let found = self.kv.scan(Bound::Included(&first), Bound::Excluded(&end), usize::MAX);
+            let mut pairs: BTreeMap<Bytes, Bytes> = self.kv_ok(found)?.into_iter().collect();
+            own.ops.iter().for_each(|op| overlay(&mut pairs, op, &first, &end));
+            let place = key::omap_header(to);
+            for (k, v) in pairs {
+                // The last byte of the prefix tells header and pairs apart: it stays.
+                let mut copy = place[..place.len() - 1].to_vec();
+                copy.extend_from_slice(&k[place.len() - 1..]);
+                own.put(copy, v);
+            }
+        }
+        self.batch.append(own);
+        Ok(())
+    }
+
+    fn queue_deferred(&mut self, number: u64, txc: &mut Txc) {
+        if txc.deferred.is_empty() {
+            return;
+        }
+        let seq = self.deferred.next_seq;
+        self.deferred.next_seq += 1;
+        txc.deferred_seq = seq;
+        let (record, value) = Record::build(seq, txc.deferred.iter().map(|(phys, c)| (*phys, c.bytes())));
+        for (phys, data) in &record.blocks {
+            self.deferred.fill(*phys, number, data);
+        }
+        self.batch.put(key::deferred(seq), value);
+        self.deferred.push(record);
+        txc.deferred = Vec::new();
+    }
+
+    /// Applies this turn's batch: it is visible, and covered by the next flush.
+    pub(crate) fn apply_batch(&mut self) -> Result<(), Errno> {
+        if !self.batch.is_empty() {
+            let applied = self.kv.apply(std::mem::take(&mut self.batch));
+            self.kv_ok(applied)?;
+        }
+        for number in self.queued.drain(..) {
+            if let Some(txc) = self.txcs.get_mut(&number) {
+                txc.state = TxcState::KvSubmitted;
+            }
+            self.applied.push(number);
+        }
+        Ok(())
+    }
+
+    /// The end of a turn: everything that can be started is.
+    pub(crate) fn settle(&mut self) {
+        if self.poisoned.is_some() {
+            return;
+        }
+        self.start_deferred_batch();
+        if self.apply_batch().is_err() {
+            return;
+        }
+        if self.flushing.is_none() && !self.applied.is_empty() {
+            self.flushing = Some(std::mem::take(&mut self.applied));
+            let id = self.io(IoKind::KvFlush);
+            self.kv.flush(id);
+        }
+        if self.dev_flushing.is_none() && !self.dev_waiting.is_empty() {
+            self.dev_flushing = Some(std::mem::take(&mut self.dev_waiting));
+            let id = self.io(IoKind::DevFlush);
+            self.dev.flush(id);
+        }
+        self.onodes.trim(self.config.onode_cache_bytes);
+        self.cache.trim(self.config.data_cache_bytes);
+    }
+
+    pub(crate) fn handle_txc_written(&mut self, number: u64, first: u64) {
+        self.direct.remove(&first);
+        let Some(txc) = self.txcs.get_mut(&number) else { return };
+        txc.ios -= 1;
+        if txc.ios == 0 && txc.pending == 0 {
+            self.dev_waiting.push(FlushFor::Txc(number));
+        }
+    }
+
+    pub(crate) fn handle_dev_flushed(&mut self) {
+        for who in self.dev_flushing.take().unwrap_or_default() {
+            match who {
+                FlushFor::Txc(number) => {
+                    if let Some(txc) = self.txcs.get_mut(&number) {
+                        txc.unflushed = false;
+                    }
+                    self.advance(number);
+                }
+                FlushFor::DeferredBatch => self.finish_deferred_batch(),
+            }
+        }
+    }
+
+    pub(crate) fn handle_kv_flushed(&mut self) {
+        for number in self.flushing.take().unwrap_or_default() {
+            let Some(txc) = self.txcs.remove(&number) else { continue };
+            self.deferred.committed = self.deferred.committed.max(txc.deferred_seq);
+            for phys in txc.freed {
+                match self.deferred.blocks.get_mut(&phys) {
+                    Some(b) => b.freed = true,
+                    None => self.release(phys),
+                }
+            }
+            self.events.push_back(StoreEvent::Committed(txc.id));
+        }
+    }
+
+    fn release(&mut self, phys: u64) {
+        self.alloc.release(phys);
+        if self.config.discard {
+            self.dev.discard(phys * BLOCK, BLOCK);
+        }
+    }
+
+    /// Starts writing deferred blocks to their place, when there are enough to be worth a flush.
+    fn start_deferred_batch(&mut self) {
+        if self.deferred.bytes >= self.config.deferred_batch_bytes {
+            self.write_deferred();
+        }
+    }
+
+    /// Starts writing all deferred blocks that are durable in the log, if no batch is under way.
+    pub fn write_deferred(&mut self) {
+        if self.poisoned.is_some() || self.deferred.batch.is_some() || !self.deferred.has_committed() {
+            return;
+        }
+        let runs = self.deferred.start_batch();
+        let nothing = runs.is_empty();
+        for (first, list) in runs {
+            let id = self.io(IoKind::DeferredWrite);
+            self.dev.write(id, first * BLOCK, list);
+        }
+        if nothing {
+            self.finish_deferred_batch();
+        }
+    }
+
+    pub(crate) fn handle_deferred_written(&mut self) {
+        let Some(batch) = &mut self.deferred.batch else { return };
+        batch.ios -= 1;
+        if batch.ios == 0 {
+            self.dev_waiting.push(FlushFor::DeferredBatch);
+        }
+    }
+
+    /// The blocks are in their place: the records go with the next batch, whoever needs that flushed.
+    fn finish_deferred_batch(&mut self) {
+        let Some(batch) = self.deferred.batch.take() else { return };
+        for record in batch.records {
+            self.batch.delete(key::deferred(record.seq));
+            for (phys, _) in &record.blocks {
+                match self.deferred.drop_one(*phys) {
+                    Some((_, true)) => self.release(*phys),
+                    // Copied where it would keep a larger buffer alive.
+                    Some((data, false)) if record.blocks.len() > 1 => self.cache.put(*phys, Bytes::copy_from_slice(&data)),
+                    Some((data, false)) => self.cache.put(*phys, data),
+                    None => {}
+                }
+            }
+        }
+    }
+
+    /// Starts the reads that a block needs before it can be put together.
+    pub(crate) fn start_pend(&mut self, mut pend: Pend) {
+        let id = pend.cell.id;
+        for (i, piece) in pend.pieces.iter_mut().enumerate() {
+            match &piece.from {
+                Source::Device(block) => {
+                    let block = *block;
+                    piece.from = Source::Reading;
+                    pend.missing += 1;
+                    self.read_for_pend(id, i, block, 0);
+                }
+                Source::Cell(cell) => {
+                    let on = self.pends.get_mut(&cell.id).expect("an unfilled block is pending");
+                    on.dependents.push(id);
+                    pend.missing += 1;
+                }
+                Source::Bytes(_) | Source::Bad(_) | Source::Reading => {}
+            }
+        }
+        assert!(pend.missing > 0, "a block that needs nothing is not pending");
+        self.pends.insert(id, pend);
+    }
+
+    fn read_for_pend(&mut self, pend: u64, piece: usize, block: Block, attempts: u32) {
+        let id = self.io(IoKind::PendRead { pend, piece, block, attempts });
+        self.dev.read(id, block.phys * BLOCK, BLOCK as usize);
+    }
+
+    pub(crate) fn handle_pend_read(&mut self, id: u64, piece: usize, block: Block, attempts: u32, result: Result<Bytes, Errno>) {
+        let good = result.as_ref().is_ok_and(|data| data.len() as u64 == BLOCK && crc32c::crc32c(data) == block.crc);
+        if !good && attempts < self.config.retry_disk_reads {
+            return self.read_for_pend(id, piece, block, attempts + 1);
+        }
+        let from = match result {
+            Ok(data) if good => Source::Bytes(data),
+            Ok(data) if data.len() as u64 == BLOCK => {
+                self.report_pend_checksum(id, block, crc32c::crc32c(&data));
+                Source::Bad(data)
+            }
+            _ => Source::Bad(zeros(BLOCK as usize)),
+        };
+        let Some(pend) = self.pends.get_mut(&id) else { return };
+        pend.pieces[piece].from = from;
+        pend.missing -= 1;
+        if pend.missing == 0 {
+            self.fill_pend(id);
+        }
+    }
+
+    /// A block that was to be written in part cannot be read: it is written, and stays unreadable.
+    fn report_pend_checksum(&mut self, id: u64, block: Block, actual: u32) {
+        let Some(pend) = self.pends.get(&id) else { return };
+        let Some(txc) = self.txcs.get(&pend.txc) else { return };
+        let Some((_, obj)) = key::parse_object(&pend.key) else { return };
+        self.events.push_back(StoreEvent::ChecksumError {
+            coll: txc.coll,
+            obj,
+            off: pend.off,
+            device_off: block.phys * BLOCK,
+            expected: block.crc,
+            actual,
+        });
+    }
+
+    /// All pieces are here: puts the block together, and those that waited for it.
+    fn fill_pend(&mut self, id: u64) {
+        let mut ready = vec![id];
+        while let Some(id) = ready.pop() {
+            let Some(pend) = self.pends.remove(&id) else { continue };
+            let filled = compose(&pend.pieces);
+            self.deferred.fill(pend.phys, pend.txc, &filled.data);
+            for dependent in pend.dependents {
+                let Some(d) = self.pends.get_mut(&dependent) else { continue };
+                for piece in &mut d.pieces {
+                    if matches!(&piece.from, Source::Cell(cell) if cell.id == id) {
+                        piece.from = filled.source();
+                        d.missing -= 1;
+                    }
+                }
+                if d.missing == 0 {
+                    ready.push(dependent);
+                }
+            }
+            assert!(pend.cell.filled.set(filled).is_ok(), "a block is put together once");
+            if let Some(txc) = self.txcs.get_mut(&pend.txc) {
+                txc.pending -= 1;
+                if txc.pending == 0 {
+                    self.advance(pend.txc);
+                }
+            }
+        }
+    }
+}
+
+/// What an operation does to the pairs of `[first, end)`.
+pub(crate) fn overlay(pairs: &mut BTreeMap<Bytes, Bytes>, op: &KvOp, first: &[u8], end: &[u8]) {
+    let inside = |k: &[u8]| k >= first && k < end;
+    match op {
+        KvOp::Put(k, v) if inside(k) => {
+            pairs.insert(k.clone(), v.clone());
+        }
+        KvOp::Delete(k) => {
+            pairs.remove(k);
+        }
+        KvOp::DeleteRange(from, to) => pairs.retain(|k, _| *k < *from || *k >= *to),
+        KvOp::Put(..) => {}
+    }
+}

@@ -1,0 +1,191 @@
+//! Deferred writes: blocks that are safe in the database and still have to reach their place.
+//!
+//! Holds: records leave from the front; a block is free again only when no record touches it any more.
+//! Upstream: deferred_transaction_t, DeferredBatch in src/os/bluestore/BlueStore.h.
+
+use crate::buf::zeros;
+use crate::cache::BlockHasher;
+use crate::onode::BLOCK;
+use bytes::Bytes;
+use denc::{DecodeError, Decoder};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::BuildHasherDefault;
+use types::msg::BufList;
+
+/// Longest single device write of a batch, in blocks.
+const RUN_BLOCKS_MAX: usize = 256;
+
+/// A record in the database.
+pub(crate) struct Record {
+    pub seq: u64,
+    pub blocks: Vec<(u64, Bytes)>,
+}
+
+impl Record {
+    pub fn bytes(&self) -> u64 {
+        self.blocks.len() as u64 * BLOCK
+    }
+
+    /// The record and its value; its blocks share the value's memory.
+    pub fn build<'a>(seq: u64, blocks: impl ExactSizeIterator<Item = (u64, &'a Bytes)> + Clone) -> (Record, Bytes) {
+        let n = blocks.len();
+        let mut out = Vec::with_capacity(4 + n * (8 + BLOCK as usize));
+        out.extend_from_slice(&(n as u32).to_le_bytes());
+        blocks.clone().for_each(|(phys, _)| out.extend_from_slice(&phys.to_le_bytes()));
+        for (_, data) in blocks.clone() {
+            assert_eq!(data.len() as u64, BLOCK, "deferred content is whole blocks");
+            out.extend_from_slice(data);
+        }
+        let value = Bytes::from(out);
+        let slice = |i: usize| value.slice(4 + 8 * n + i * BLOCK as usize..4 + 8 * n + (i + 1) * BLOCK as usize);
+        let blocks = blocks.enumerate().map(|(i, (phys, _))| (phys, slice(i))).collect();
+        (Record { seq, blocks }, value)
+    }
+
+    pub fn parse(seq: u64, value: &Bytes) -> Result<Record, DecodeError> {
+        let mut d = Decoder::shared(value);
+        let n = d.count()?;
+        let mut at = Vec::with_capacity(d.capacity_for(n, 8));
+        for _ in 0..n {
+            at.push(d.get::<u64>()?);
+        }
+        let mut blocks = Vec::with_capacity(at.len());
+        for phys in at {
+            blocks.push((phys, d.bytes(BLOCK as usize)?));
+        }
+        d.finish()?;
+        Ok(Record { seq, blocks })
+    }
+}
+
+/// What is known of a block that some record touches, or will.
+pub(crate) struct DeferredBlock {
+    /// The newest content; `None` while it is pending.
+    pub data: Option<Bytes>,
+    /// The transaction the content is of.
+    pub owner: u64,
+    /// Records that touch it, those not applied yet included.
+    pub live: u32,
+    /// No object refers to it any more: free it when `live` gets to 0.
+    pub freed: bool,
+}
+
+/// Records being written to the device.
+pub(crate) struct Batch {
+    pub records: Vec<Record>,
+    /// Device writes not answered.
+    pub ios: usize,
+}
+
+#[derive(Default)]
+pub(crate) struct Deferred {
+    pub blocks: HashMap<u64, DeferredBlock, BuildHasherDefault<BlockHasher>>,
+    /// Applied, not yet in a batch.
+    pub records: VecDeque<Record>,
+    /// Records up to this one are durable.
+    pub committed: u64,
+    pub next_seq: u64,
+    pub batch: Option<Batch>,
+    /// Bytes in `records`.
+    pub bytes: u64,
+}
+
+impl Deferred {
+    /// The newest content of a block, if it is here.
+    pub fn content(&self, phys: u64) -> Option<Bytes> {
+        self.blocks.get(&phys)?.data.clone()
+    }
+
+    /// A transaction will write the block through the log.
+    pub fn expect(&mut self, phys: u64, owner: u64, data: Option<Bytes>) {
+        let b = self.blocks.entry(phys).or_insert(DeferredBlock { data: None, owner, live: 0, freed: false });
+        assert!(!b.freed, "block {phys} is written after it was freed");
+        b.data = data;
+        b.owner = owner;
+        b.live += 1;
+    }
+
+    /// The content of a block has become known, or lives elsewhere in memory now.
+    pub fn fill(&mut self, phys: u64, owner: u64, data: &Bytes) {
+        if let Some(b) = self.blocks.get_mut(&phys).filter(|b| b.owner == owner) {
+            b.data = Some(data.clone());
+        }
+    }
+
+    /// A record is in the database's current state.
+    pub fn push(&mut self, record: Record) {
+        self.bytes += record.bytes();
+        self.records.push_back(record);
+    }
+
+    /// True if a batch would have something to do.
+    pub fn has_committed(&self) -> bool {
+        self.records.front().is_some_and(|r| r.seq <= self.committed)
+    }
+
+    /// Takes the durable records as a batch, and says what to write where: sorted, newest content of each block,
+    /// neighbours together.
+    pub fn start_batch(&mut self) -> Vec<(u64, BufList)> {
+        let n = self.records.iter().take_while(|r| r.seq <= self.committed).count();
+        let records: Vec<Record> = self.records.drain(..n).collect();
+        self.bytes -= records.iter().map(Record::bytes).sum::<u64>();
+        let mut newest = BTreeMap::new();
+        for (phys, data) in records.iter().flat_map(|r| &r.blocks) {
+            if !self.blocks.get(phys).is_some_and(|b| b.freed) {
+                newest.insert(*phys, data.clone());
+            }
+        }
+        let mut runs: Vec<(u64, BufList)> = Vec::new();
+        for (phys, data) in newest {
+            match runs.last_mut() {
+                Some((first, list)) if *first + list.0.len() as u64 == phys && list.0.len() < RUN_BLOCKS_MAX => list.push(data),
+                _ => runs.push((phys, data.into())),
+            }
+        }
+        self.batch = Some(Batch { records, ios: runs.len() });
+        runs
+    }
+
+    /// One record touches the block no more. `Some` when it was the last: the content, and whether the block is free.
+    pub fn drop_one(&mut self, phys: u64) -> Option<(Bytes, bool)> {
+        let b = self.blocks.get_mut(&phys).expect("a record's block is known");
+        b.live -= 1;
+        if b.live > 0 {
+            return None;
+        }
+        let b = self.blocks.remove(&phys)?;
+        Some((b.data.unwrap_or_else(|| zeros(0)), b.freed))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn block(b: u8) -> Bytes {
+        vec![b; BLOCK as usize].into()
+    }
+
+    #[test]
+    fn records_read_back() {
+        let (a, b) = (block(1), block(2));
+        let (_, value) = Record::build(7, [(5, &a), (9, &b)].into_iter());
+        let r = Record::parse(7, &value).unwrap();
+        assert_eq!(r.blocks, [(5, a), (9, b)]);
+        for n in [0, 3, 4, 20, value.len() - 1] {
+            assert!(Record::parse(7, &value.slice(..n)).is_err());
+        }
+    }
+
+    #[test]
+    fn a_batch_writes_the_newest_content_once_and_neighbours_together() {
+        let mut d = Deferred { committed: 3, ..Deferred::default() };
+        for (seq, phys) in [(1, 10), (2, 11), (3, 10), (4, 12)] {
+            d.expect(phys, seq, None);
+            d.push(Record { seq, blocks: vec![(phys, block(seq as u8))] });
+        }
+        let runs = d.start_batch();
+        assert_eq!(runs, [(10, BufList(vec![block(3), block(2)]))]);
+        assert_eq!(d.records.len(), 1);
+    }
+}

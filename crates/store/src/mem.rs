@@ -1,0 +1,328 @@
+//! A disk and a key-value engine in memory that crash as real ones may: for tests and for the simulation.
+//!
+//! Holds: nothing happens by itself. Whoever drives it looks at `pending`, and decides which I/O completes next, which
+//! fails, and when power goes.
+
+use crate::{BlockDev, IoId, Kv, KvBatch, KvError, KvOp};
+use bytes::Bytes;
+use rand::Rng;
+use rand::seq::SliceRandom;
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, Mutex, MutexGuard};
+use types::Errno;
+use types::msg::BufList;
+
+const PAGE: usize = 4096;
+const SECTOR: usize = 512;
+
+/// What an I/O in flight is; writes and reads with their length in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemIo {
+    Read(usize),
+    Write(usize),
+    DevFlush,
+    KvFlush,
+}
+
+/// The medium: one disk and one database that lose power together. Clones are handles to the same.
+#[derive(Clone)]
+pub struct MemDisk(Arc<Mutex<Inner>>);
+
+/// The disk's side, for a store.
+pub struct MemDev(MemDisk);
+
+/// The database's side, for a store or a monitor.
+pub struct MemKv(MemDisk);
+
+#[derive(Default)]
+struct Inner {
+    size: u64,
+    pending: Vec<(IoId, Pending)>,
+    /// What readers see.
+    pages: BTreeMap<u64, Vec<u8>>,
+    /// What survives.
+    durable: BTreeMap<u64, Vec<u8>>,
+    /// Writes answered since the last flush that covered them.
+    unflushed: Vec<(u64, Bytes)>,
+    kv: BTreeMap<Bytes, Bytes>,
+    kv_durable: BTreeMap<Bytes, Bytes>,
+    /// Batches applied that no flush has covered.
+    kv_tail: Vec<KvBatch>,
+    /// Batches and writes that the crash must keep, counted over all time.
+    kv_dropped: usize,
+    dev_dropped: usize,
+    fail: Option<(MemIo, Errno)>,
+}
+
+enum Pending {
+    Read { off: u64, len: usize },
+    Write { off: u64, data: Bytes },
+    /// Covers unflushed writes up to this count.
+    DevFlush(usize),
+    KvFlush(usize),
+}
+
+impl MemDisk {
+    /// An empty disk of `size` bytes.
+    pub fn new(size: u64) -> Self {
+        MemDisk(Arc::new(Mutex::new(Inner { size, ..Inner::default() })))
+    }
+
+    pub fn dev(&self) -> MemDev {
+        MemDev(self.clone())
+    }
+
+    pub fn kv(&self) -> MemKv {
+        MemKv(self.clone())
+    }
+
+    /// What is in flight, oldest first.
+    pub fn pending(&self) -> Vec<(IoId, MemIo)> {
+        self.lock().pending.iter().map(|(id, p)| (*id, p.kind())).collect()
+    }
+
+    /// Lets an I/O happen, and returns what to tell the store. Panics if it is not pending.
+    pub fn complete(&self, id: IoId) -> Result<Bytes, Errno> {
+        let inner = &mut *self.lock();
+        let at = inner.pending.iter().position(|(i, _)| *i == id).expect("an I/O that is pending");
+        let (_, io) = inner.pending.remove(at);
+        if let Some((_, errno)) = inner.fail.take_if(|(kind, _)| kind.same(io.kind())) {
+            return Err(errno);
+        }
+        inner.perform(io)
+    }
+
+    /// The next I/O of this kind to complete (lengths do not matter) fails.
+    pub fn fail_next(&self, kind: MemIo, errno: Errno) {
+        self.lock().fail = Some((kind, errno));
+    }
+
+    /// Power goes and comes back. Of what no flush has promised, disk sectors are kept or lost, in any order; batches
+    /// of the database are kept up to some point.
+    pub fn crash(&self, rng: &mut ChaCha8Rng) {
+        let inner = &mut *self.lock();
+        let mut writes: Vec<(u64, Bytes)> = std::mem::take(&mut inner.unflushed);
+        for (_, io) in std::mem::take(&mut inner.pending) {
+            if let Pending::Write { off, data } = io {
+                writes.push((off, data));
+            }
+        }
+        if rng.random_bool(0.5) {
+            writes.shuffle(rng);
+        }
+        for (off, data) in writes {
+            tear(&mut inner.durable, off, &data, rng);
+        }
+        inner.pages = inner.durable.clone();
+        let tail = std::mem::take(&mut inner.kv_tail);
+        let kept = rng.random_range(0..=tail.len());
+        for batch in tail.into_iter().take(kept) {
+            apply(&mut inner.kv_durable, batch);
+        }
+        inner.kv = inner.kv_durable.clone();
+        (inner.kv_dropped, inner.dev_dropped, inner.fail) = (0, 0, None);
+    }
+
+    /// Turns one bit of the medium over.
+    pub fn flip_bit(&self, off: u64, bit: u8) {
+        let inner = &mut *self.lock();
+        for pages in [&mut inner.pages, &mut inner.durable] {
+            let page = pages.entry(off / PAGE as u64).or_insert_with(|| vec![0; PAGE]);
+            page[(off % PAGE as u64) as usize] ^= 1 << (bit % 8);
+        }
+    }
+
+    /// Every page that was ever written, by number (of 4096 bytes).
+    pub fn pages_in_use(&self) -> Vec<u64> {
+        self.lock().pages.keys().copied().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("no holder has panicked")
+    }
+}
+
+impl MemIo {
+    fn same(self, other: MemIo) -> bool {
+        std::mem::discriminant(&self) == std::mem::discriminant(&other)
+    }
+}
+
+impl Pending {
+    fn kind(&self) -> MemIo {
+        match self {
+            Pending::Read { len, .. } => MemIo::Read(*len),
+            Pending::Write { data, .. } => MemIo::Write(data.len()),
+            Pending::DevFlush(_) => MemIo::DevFlush,
+            Pending::KvFlush(_) => MemIo::KvFlush,
+        }
+    }
+}
+
+impl Inner {
+    fn perform(&mut self, io: Pending) -> Result<Bytes, Errno> {
+        match io {
+            Pending::Read { off, len } => return Ok(read(&self.pages, off, len)),
+            Pending::Write { off, data } => {
+                write(&mut self.pages, off, &data);
+                self.unflushed.push((off, data));
+            }
+            Pending::DevFlush(upto) => {
+                let n = upto.saturating_sub(self.dev_dropped);
+                for (off, data) in self.unflushed.drain(..n) {
+                    write(&mut self.durable, off, &data);
+                }
+                self.dev_dropped += n;
+            }
+            Pending::KvFlush(upto) => {
+                let n = upto.saturating_sub(self.kv_dropped);
+                for batch in self.kv_tail.drain(..n) {
+                    apply(&mut self.kv_durable, batch);
+                }
+                self.kv_dropped += n;
+            }
+        }
+        Ok(Bytes::new())
+    }
+}
+
+fn read(pages: &BTreeMap<u64, Vec<u8>>, off: u64, len: usize) -> Bytes {
+    let mut out = Vec::with_capacity(len);
+    for page in off / PAGE as u64..(off + len as u64) / PAGE as u64 {
+        match pages.get(&page) {
+            Some(data) => out.extend_from_slice(data),
+            None => out.resize(out.len() + PAGE, 0),
+        }
+    }
+    out.into()
+}
+
+fn write(pages: &mut BTreeMap<u64, Vec<u8>>, off: u64, data: &[u8]) {
+    for (i, page) in data.chunks(PAGE).enumerate() {
+        pages.insert(off / PAGE as u64 + i as u64, page.to_vec());
+    }
+}
+
+/// All, nothing, or a random choice of sectors of a write.
+fn tear(pages: &mut BTreeMap<u64, Vec<u8>>, off: u64, data: &[u8], rng: &mut ChaCha8Rng) {
+    let keep = match rng.random_range(0..3) {
+        0 => return,
+        1 => 1.0,
+        _ => 0.5,
+    };
+    for (i, new) in data.chunks(PAGE).enumerate() {
+        let page = pages.entry(off / PAGE as u64 + i as u64).or_insert_with(|| vec![0; PAGE]);
+        for (old, new) in page.chunks_mut(SECTOR).zip(new.chunks(SECTOR)) {
+            if rng.random_bool(keep) {
+                old.copy_from_slice(new);
+            }
+        }
+    }
+}
+
+fn apply(map: &mut BTreeMap<Bytes, Bytes>, batch: KvBatch) {
+    for op in batch.ops {
+        match op {
+            KvOp::Put(k, v) => {
+                map.insert(k, v);
+            }
+            KvOp::Delete(k) => {
+                map.remove(&k);
+            }
+            KvOp::DeleteRange(from, to) => {
+                let gone: Vec<Bytes> = map.range(from..to).map(|(k, _)| k.clone()).collect();
+                gone.iter().for_each(|k| drop(map.remove(k)));
+            }
+        }
+    }
+}
+
+impl MemDev {
+    fn start(&mut self, id: IoId, io: impl FnOnce(&Inner) -> Pending) {
+        let inner = &mut *self.0.lock();
+        let io = io(inner);
+        inner.pending.push((id, io));
+    }
+
+    fn check(&self, off: u64, len: usize) {
+        let whole = off.is_multiple_of(PAGE as u64) && len.is_multiple_of(PAGE);
+        assert!(whole && len > 0 && off + len as u64 <= self.size(), "I/O at {off}, {len} bytes");
+    }
+}
+
+impl BlockDev for MemDev {
+    fn size(&self) -> u64 {
+        self.0.lock().size
+    }
+    fn block_size(&self) -> u32 {
+        SECTOR as u32
+    }
+    fn read(&mut self, id: IoId, off: u64, len: usize) {
+        self.check(off, len);
+        self.start(id, |_| Pending::Read { off, len });
+    }
+    fn write(&mut self, id: IoId, off: u64, data: BufList) {
+        self.check(off, data.len());
+        self.start(id, |_| Pending::Write { off, data: data.contiguous() });
+    }
+    fn flush(&mut self, id: IoId) {
+        self.start(id, |inner| Pending::DevFlush(inner.dev_dropped + inner.unflushed.len()));
+    }
+    fn discard(&mut self, _off: u64, _len: u64) {}
+    fn read_sync(&mut self, off: u64, len: usize) -> Result<Bytes, Errno> {
+        Ok(read(&self.0.lock().pages, off, len))
+    }
+    fn write_sync(&mut self, off: u64, data: &[u8]) -> Result<(), Errno> {
+        let inner = &mut *self.0.lock();
+        write(&mut inner.pages, off, data);
+        write(&mut inner.durable, off, data);
+        Ok(())
+    }
+}
+
+impl Kv for MemKv {
+    fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
+        Ok(self.0.lock().kv.get(key).cloned())
+    }
+    fn scan(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Bytes)>, KvError> {
+        Ok(scan(&self.0.lock().kv, from, to).map_or_else(Vec::new, |r| r.take(limit).collect()))
+    }
+    fn scan_reverse(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Bytes)>, KvError> {
+        Ok(scan(&self.0.lock().kv, from, to).map_or_else(Vec::new, |r| r.rev().take(limit).collect()))
+    }
+    fn apply(&mut self, batch: KvBatch) -> Result<(), KvError> {
+        let inner = &mut *self.0.lock();
+        apply(&mut inner.kv, batch.clone());
+        inner.kv_tail.push(batch);
+        Ok(())
+    }
+    fn flush(&mut self, id: IoId) {
+        let inner = &mut *self.0.lock();
+        let upto = inner.kv_dropped + inner.kv_tail.len();
+        inner.pending.push((id, Pending::KvFlush(upto)));
+    }
+    fn flush_sync(&mut self) -> Result<(), KvError> {
+        let inner = &mut *self.0.lock();
+        for batch in std::mem::take(&mut inner.kv_tail) {
+            inner.kv_dropped += 1;
+            apply(&mut inner.kv_durable, batch);
+        }
+        Ok(())
+    }
+}
+
+/// The pairs of a range; `None` for one that ends before it begins.
+fn scan<'a>(
+    map: &'a BTreeMap<Bytes, Bytes>,
+    from: Bound<&'a [u8]>,
+    to: Bound<&'a [u8]>,
+) -> Option<impl DoubleEndedIterator<Item = (Bytes, Bytes)> + 'a> {
+    if let (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) = (from, to)
+        && (a > b || (a == b && (from, to) != (Bound::Included(a), Bound::Included(b))))
+    {
+        return None;
+    }
+    Some(map.range::<[u8], _>((from, to)).map(|(k, v)| (k.clone(), v.clone())))
+}

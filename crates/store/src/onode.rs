@@ -1,0 +1,333 @@
+//! Onodes: what is known of an object, its map from logical to physical blocks, and their encodings.
+//!
+//! Holds: bytes of the last block past the object's size are zeros.
+//! Upstream: bluestore_onode_t, ExtentMap in src/os/bluestore/BlueStore.h.
+
+use crate::AllocHint;
+use bytes::Bytes;
+use denc::{BString, DecodeError, Decoder};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, OnceLock};
+
+/// The unit of allocation, checksums and device I/O, in bytes.
+pub(crate) const BLOCK: u64 = 4096;
+/// Blocks of a segment.
+pub(crate) const SEG_BLOCKS: u64 = 64;
+
+const VERSION: u8 = 1;
+const FLAG_OMAP: u64 = 1;
+const FLAG_HINT: u64 = 2;
+
+/// Where a logical block is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Block {
+    /// Block number on the device; 0 is a hole.
+    pub phys: u64,
+    pub crc: u32,
+}
+
+/// The content of a block that had to be read before it could be written, once it is known.
+#[derive(Debug)]
+pub(crate) struct PendCell {
+    pub id: u64,
+    pub filled: OnceLock<Filled>,
+}
+
+/// `crc` is the right one, unless what had to be read was unreadable: then it is wrong on purpose.
+#[derive(Debug, Clone)]
+pub(crate) struct Filled {
+    pub data: Bytes,
+    pub crc: u32,
+}
+
+/// The map of 64 blocks; those past the end of `blocks` are holes.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Segment {
+    pub blocks: Vec<Block>,
+    /// Blocks whose checksum is not known yet, by index.
+    pub pend: Vec<(u8, Arc<PendCell>)>,
+}
+
+impl Segment {
+    pub fn get(&self, i: u64) -> Block {
+        self.blocks.get(i as usize).copied().unwrap_or_default()
+    }
+
+    pub fn pend(&self, i: u64) -> Option<&Arc<PendCell>> {
+        self.pend.iter().find(|(at, _)| u64::from(*at) == i).map(|(_, cell)| cell)
+    }
+
+    /// Maps a block, or makes it a hole; forgets what was pending there.
+    pub fn set(&mut self, i: u64, block: Block) {
+        let i = i as usize;
+        if i >= self.blocks.len() {
+            self.blocks.resize(i + 1, Block::default());
+        }
+        self.blocks[i] = block;
+        if !self.pend.is_empty() {
+            self.pend.retain(|(at, _)| usize::from(*at) != i);
+        }
+        while self.blocks.last().is_some_and(|b| b.phys == 0) {
+            self.blocks.pop();
+        }
+    }
+
+    /// Takes over the checksums that have become known.
+    pub fn settle(&mut self) {
+        let blocks = &mut self.blocks;
+        self.pend.retain(|(at, cell)| match cell.filled.get() {
+            Some(filled) => {
+                blocks[usize::from(*at)].crc = filled.crc;
+                false
+            }
+            None => true,
+        });
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        let run = |from: usize| {
+            let first = self.blocks[from].phys;
+            let same = |i: usize| match first {
+                0 => self.blocks[i].phys == 0,
+                _ => self.blocks[i].phys == first + (i - from) as u64,
+            };
+            (from..self.blocks.len()).take_while(|&i| same(i)).count()
+        };
+        let mut starts = Vec::new();
+        let mut at = 0;
+        while at < self.blocks.len() {
+            let n = run(at);
+            starts.push((at, n));
+            at += n;
+        }
+        put_varint(out, starts.len() as u64);
+        for (at, n) in starts {
+            put_varint(out, n as u64);
+            put_varint(out, self.blocks[at].phys);
+            if self.blocks[at].phys != 0 {
+                self.blocks[at..at + n].iter().for_each(|b| out.extend_from_slice(&b.crc.to_le_bytes()));
+            }
+        }
+    }
+
+    fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
+        let mut blocks = Vec::new();
+        for _ in 0..varint(d)? {
+            let (n, phys) = (varint(d)?, varint(d)?);
+            if n == 0 || blocks.len() as u64 + n > SEG_BLOCKS {
+                return Err(DecodeError::Invalid("segment: run length"));
+            }
+            for i in 0..n {
+                blocks.push(match phys {
+                    0 => Block::default(),
+                    _ => Block { phys: phys.saturating_add(i), crc: d.get()? },
+                });
+            }
+        }
+        Ok(Segment { blocks, pend: Vec::new() })
+    }
+
+    /// The value of an `X` key.
+    pub fn to_value(&self) -> Bytes {
+        let mut out = Vec::with_capacity(8 + 5 * self.blocks.len());
+        self.encode(&mut out);
+        out.into()
+    }
+
+    pub fn from_value(value: &Bytes) -> Result<Self, DecodeError> {
+        let mut d = Decoder::shared(value);
+        let seg = Segment::decode(&mut d)?;
+        d.finish()?;
+        Ok(seg)
+    }
+}
+
+/// An object in memory.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Onode {
+    /// False: there is no such object (remembered, or just removed).
+    pub exists: bool,
+    pub nid: u64,
+    pub size: u64,
+    pub attrs: BTreeMap<BString, Bytes>,
+    pub hint: AllocHint,
+    pub has_omap: bool,
+    /// Blocks that are not holes, over all segments.
+    pub mapped: u64,
+    /// Segments in memory; when `complete`, all others are empty. Segment 0 always is here.
+    pub segs: BTreeMap<u32, Segment>,
+    pub complete: bool,
+    /// A record of it is, or will be, in the database.
+    pub stored: bool,
+    /// Transactions that changed it and are not applied yet: it must stay in memory, and data is not read.
+    pub pins: u32,
+    /// Used since the cache last looked.
+    pub hot: bool,
+    /// Changed by the transaction being planned.
+    pub dirty: bool,
+    pub dirty_segs: BTreeSet<u32>,
+}
+
+impl Onode {
+    /// Number of segments an object of this size can have.
+    pub fn seg_count(size: u64) -> u32 {
+        size.div_ceil(BLOCK * SEG_BLOCKS) as u32
+    }
+
+    /// Bytes of user data.
+    pub fn stored_bytes(&self) -> u64 {
+        self.size.min(self.mapped * BLOCK)
+    }
+
+    /// What it costs to keep, in bytes, roughly.
+    pub fn memory(&self) -> u64 {
+        let attrs: usize = self.attrs.iter().map(|(k, v)| 64 + k.len() + v.len()).sum();
+        let segs: usize = self.segs.values().map(|s| 64 + 16 * s.blocks.capacity()).sum();
+        (400 + attrs + segs) as u64
+    }
+
+    /// The value of the `O` key.
+    pub fn to_value(&self) -> Bytes {
+        let seg0 = self.segs.get(&0);
+        let attrs: usize = self.attrs.iter().map(|(k, v)| k.len() + v.len() + 6).sum();
+        let mut out = Vec::with_capacity(48 + attrs + 6 * seg0.map_or(0, |s| s.blocks.len()));
+        out.push(VERSION);
+        let hinted = self.hint != AllocHint::default();
+        let flags = if self.has_omap { FLAG_OMAP } else { 0 } | if hinted { FLAG_HINT } else { 0 };
+        for v in [self.nid, self.size, self.mapped, flags] {
+            put_varint(&mut out, v);
+        }
+        if hinted {
+            for v in [self.hint.expected_object_size, self.hint.expected_write_size, self.hint.flags.into()] {
+                put_varint(&mut out, v);
+            }
+        }
+        put_varint(&mut out, self.attrs.len() as u64);
+        for (name, value) in &self.attrs {
+            put_varint(&mut out, name.len() as u64);
+            out.extend_from_slice(name);
+            put_varint(&mut out, value.len() as u64);
+            out.extend_from_slice(value);
+        }
+        match seg0 {
+            Some(seg) => seg.encode(&mut out),
+            None => out.push(0),
+        }
+        out.into()
+    }
+
+    pub fn from_value(value: &Bytes) -> Result<Self, DecodeError> {
+        let mut d = Decoder::shared(value);
+        let version: u8 = d.get()?;
+        if version != VERSION {
+            return Err(DecodeError::TooNew { what: "onode", compat: version, supported: VERSION });
+        }
+        let (nid, size, mapped, flags) = (varint(&mut d)?, varint(&mut d)?, varint(&mut d)?, varint(&mut d)?);
+        let hint = if flags & FLAG_HINT == 0 {
+            AllocHint::default()
+        } else {
+            AllocHint {
+                expected_object_size: varint(&mut d)?,
+                expected_write_size: varint(&mut d)?,
+                flags: varint(&mut d)? as u32,
+            }
+        };
+        let mut attrs = BTreeMap::new();
+        for _ in 0..varint(&mut d)? {
+            let n = varint(&mut d)? as usize;
+            let name = BString::from(d.raw(n)?);
+            let n = varint(&mut d)? as usize;
+            // Copied, so that a small attribute does not keep the whole record alive in the cache.
+            attrs.insert(name, Bytes::copy_from_slice(d.raw(n)?));
+        }
+        let seg0 = Segment::decode(&mut d)?;
+        d.finish()?;
+        Ok(Onode {
+            exists: true,
+            nid,
+            size,
+            attrs,
+            hint,
+            has_omap: flags & FLAG_OMAP != 0,
+            mapped,
+            segs: BTreeMap::from([(0, seg0)]),
+            complete: Self::seg_count(size) <= 1,
+            stored: true,
+            ..Onode::default()
+        })
+    }
+}
+
+fn put_varint(out: &mut Vec<u8>, mut v: u64) {
+    while v >= 0x80 {
+        out.push(v as u8 | 0x80);
+        v >>= 7;
+    }
+    out.push(v as u8);
+}
+
+fn varint(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
+    let mut v = 0u64;
+    for shift in (0..64).step_by(7) {
+        let b: u8 = d.get()?;
+        v |= u64::from(b & 0x7f) << shift;
+        if b & 0x80 == 0 {
+            return Ok(v);
+        }
+    }
+    Err(DecodeError::Invalid("varint: too long"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Onode {
+        let mut seg = Segment::default();
+        for (i, phys) in [(0, 7), (1, 8), (2, 9), (5, 3), (63, u64::MAX >> 20)] {
+            seg.set(i, Block { phys, crc: phys as u32 ^ 0xdead });
+        }
+        Onode {
+            exists: true,
+            nid: 300,
+            size: 1 << 20,
+            mapped: 5,
+            attrs: BTreeMap::from([("_".into(), Bytes::from_static(b"info")), ("empty".into(), Bytes::new())]),
+            hint: AllocHint { expected_object_size: 4 << 20, expected_write_size: 1, flags: 3 },
+            has_omap: true,
+            segs: BTreeMap::from([(0, seg)]),
+            ..Onode::default()
+        }
+    }
+
+    #[test]
+    fn onodes_read_back() {
+        let o = sample();
+        let p = Onode::from_value(&o.to_value()).unwrap();
+        assert_eq!((p.nid, p.size, p.mapped, p.has_omap, p.hint), (o.nid, o.size, o.mapped, true, o.hint));
+        assert_eq!(p.attrs, o.attrs);
+        assert_eq!(p.segs[&0].blocks, o.segs[&0].blocks);
+        assert!(!p.complete);
+    }
+
+    #[test]
+    fn damaged_onodes_are_refused_without_panic() {
+        let v = sample().to_value();
+        for n in 0..v.len() {
+            assert!(Onode::from_value(&v.slice(..n)).is_err());
+            for bit in 0..8 {
+                let mut w = v.to_vec();
+                w[n] ^= 1 << bit;
+                let _ = Onode::from_value(&w.into());
+            }
+        }
+    }
+
+    #[test]
+    fn a_hole_at_the_end_takes_no_room() {
+        let mut seg = Segment::default();
+        seg.set(9, Block { phys: 1, crc: 1 });
+        seg.set(9, Block::default());
+        assert!(seg.blocks.is_empty());
+    }
+}

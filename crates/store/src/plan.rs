@@ -1,0 +1,759 @@
+//! A transaction becomes changes: onodes in memory are changed at once, data is assigned to blocks, and what the
+//! database will be told is written down.
+//!
+//! Holds: nothing here waits. A block that must be read before it can be written is left pending.
+
+use crate::buf::{Cutter, block_crcs, zeros};
+use crate::onode::{BLOCK, Block, Onode, PendCell, SEG_BLOCKS, Segment};
+use crate::store::IoKind;
+use crate::txc::{Change, Content, Pend, Piece, Source, Txc, compose};
+use crate::*;
+use bytes::Bytes;
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::{Arc, OnceLock};
+use types::msg::BufList;
+use types::{Errno, HObject, ShardPgId};
+
+/// Largest object in bytes.
+const OBJECT_SIZE_MAX: u64 = 1 << 40;
+
+/// An object of the transaction being planned.
+struct Slot {
+    key: Bytes,
+    onode: Box<Onode>,
+    /// The cache's ring has its key.
+    known: bool,
+    stored_before: u64,
+}
+
+/// The transaction being planned.
+struct Planner {
+    number: u64,
+    txc: Txc,
+    slots: Vec<Slot>,
+}
+
+/// True if the collection is where the object belongs.
+pub(crate) fn belongs(coll: ShardPgId, bits: u32, obj: &HObject) -> bool {
+    let mask = if bits >= 32 { u32::MAX } else { (1 << bits) - 1 };
+    let pool = coll.pg.pool.0;
+    !obj.max && (obj.pool.0 == pool || obj.pool.0 == -2 - pool) && obj.hash & mask == coll.pg.seed & mask
+}
+
+impl<D: BlockDev, K: Kv> Store<D, K> {
+    /// Looks for every reason to refuse, before anything is changed.
+    pub(crate) fn validate(&mut self, txn: &Transaction) -> Result<(), Errno> {
+        let mut bits = self.colls.get(&txn.coll).copied();
+        let (mut need, mut growing) = (0u64, false);
+        let mut clones = false;
+        for op in &txn.ops {
+            let Some(_) = bits else {
+                let Op::CreateColl { bits: b } = op else { return Err(Errno::ENOENT) };
+                bits = Some(*b);
+                continue;
+            };
+            match op {
+                Op::CreateColl { .. } => return Err(Errno::EEXIST),
+                Op::SetCollBits { bits: b } => bits = Some(*b),
+                Op::RemoveColl => {
+                    self.check_empty(txn)?;
+                    bits = None;
+                }
+                Op::Write { off, data, .. } => {
+                    let len = data.len() as u64;
+                    check_range(*off, len)?;
+                    need += len.div_ceil(BLOCK) + 1;
+                    growing = true;
+                }
+                // Zeroing part of a block takes a new one only if the old one is shared.
+                Op::Zero { off, len, .. } => {
+                    check_range(*off, *len)?;
+                    need += if self.shared.is_empty() { 0 } else { 2 };
+                }
+                Op::Truncate { size, .. } => {
+                    check_range(*size, 0)?;
+                    need += u64::from(!self.shared.is_empty() && size % BLOCK != 0);
+                }
+                Op::CloneRange { from_off, len, to_off, .. } => {
+                    check_range(*from_off, *len)?;
+                    check_range(*to_off, *len)?;
+                    need += len.div_ceil(BLOCK) + 1;
+                    (growing, clones) = (true, true);
+                }
+                Op::Clone { .. } | Op::Rename { .. } => clones = true,
+                _ => {}
+            }
+        }
+        let kept = if growing { self.reserve() } else { 0 };
+        if need + kept > self.alloc.free() && need > 0 {
+            return Err(Errno::ENOSPC);
+        }
+        let bits = bits.or(self.colls.get(&txn.coll).copied()).unwrap_or(0);
+        let distinct = || txn.objects.len() < 2 || txn.objects.iter().collect::<BTreeSet<_>>().len() == txn.objects.len();
+        if !txn.objects.iter().all(|o| belongs(txn.coll, bits, o)) || !distinct() {
+            return Err(Errno::EINVAL);
+        }
+        if clones { self.check_sources(txn) } else { Ok(()) }
+    }
+
+    fn check_empty(&mut self, txn: &Transaction) -> Result<(), Errno> {
+        let removed = |o: &HObject| txn.ops.iter().any(|op| matches!(op, Op::Remove(i) if txn.objects[i.0 as usize] == *o));
+        let (found, _) = self.list(txn.coll, &HObject::min(), &HObject::max(), txn.objects.len() + 1)?;
+        if found.iter().all(removed) { Ok(()) } else { Err(Errno::ENOTEMPTY) }
+    }
+
+    /// Follows which objects exist through the steps, to find clones of nothing.
+    fn check_sources(&mut self, txn: &Transaction) -> Result<(), Errno> {
+        let mut exists = Vec::with_capacity(txn.objects.len());
+        for obj in &txn.objects {
+            exists.push(self.exists(txn.coll, obj)?);
+        }
+        for op in &txn.ops {
+            match op {
+                Op::Clone { from, to } | Op::CloneRange { from, to, .. } | Op::Rename { from, to } => {
+                    if !exists[from.0 as usize] {
+                        return Err(Errno::ENOENT);
+                    }
+                    exists[to.0 as usize] = true;
+                    if matches!(op, Op::Rename { .. }) && from != to {
+                        exists[from.0 as usize] = false;
+                    }
+                }
+                Op::Remove(obj) => exists[obj.0 as usize] = false,
+                Op::Touch(obj)
+                | Op::Write { obj, .. }
+                | Op::Zero { obj, .. }
+                | Op::Truncate { obj, .. }
+                | Op::SetAttrs { obj, .. }
+                | Op::OmapSet { obj, .. }
+                | Op::OmapSetHeader { obj, .. }
+                | Op::SetAllocHint { obj, .. } => exists[obj.0 as usize] = true,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries a validated transaction out in memory. Fails only if the database cannot be read.
+    pub(crate) fn plan(&mut self, number: u64, id: TxcId, txn: Transaction) -> Result<Txc, Errno> {
+        let mut p = Planner { number, txc: Txc::new(id, txn.coll), slots: Vec::with_capacity(txn.objects.len()) };
+        for obj in &txn.objects {
+            let key = Bytes::from(key::object(txn.coll.shard, obj));
+            let (key, onode, known) = match self.onodes.take(&key) {
+                Some((key, onode)) => (key, onode, true),
+                None => match self.load_onode(&key) {
+                    Ok(onode) => (key, onode, false),
+                    Err(e) => {
+                        p.slots.into_iter().for_each(|s| self.return_slot(s));
+                        return Err(e);
+                    }
+                },
+            };
+            let stored_before = onode.stored_bytes();
+            p.slots.push(Slot { key, onode, known, stored_before });
+        }
+        let result = txn.ops.into_iter().try_for_each(|op| self.plan_op(&mut p, op));
+        let Planner { mut txc, slots, .. } = p;
+        for slot in slots {
+            self.finish_slot(&mut txc, slot);
+        }
+        result.map(|()| txc)
+    }
+
+    /// The onode as the database has it; one that does not exist if it has none.
+    pub(crate) fn load_onode(&mut self, key: &[u8]) -> Result<Box<Onode>, Errno> {
+        let value = self.kv.get(key);
+        match self.kv_ok(value)? {
+            None => Ok(Box::new(Onode { complete: true, ..Onode::default() })),
+            Some(value) => match Onode::from_value(&value) {
+                Ok(onode) => Ok(Box::new(onode)),
+                Err(_) => Err(Errno::EIO),
+            },
+        }
+    }
+
+    fn return_slot(&mut self, slot: Slot) {
+        if slot.known {
+            self.onodes.put_back(slot.key, slot.onode);
+        } else {
+            self.onodes.insert(slot.key, slot.onode);
+        }
+    }
+
+    /// Writes down what the database will be told of an onode.
+    fn finish_slot(&mut self, txc: &mut Txc, mut slot: Slot) {
+        let o = &mut slot.onode;
+        if o.dirty {
+            self.stored = self.stored + if o.exists { o.stored_bytes() } else { 0 } - slot.stored_before;
+            if o.exists {
+                finish_existing(txc, &slot.key, o);
+            } else if o.stored {
+                txc.changes.push(Change::delete(slot.key.clone()));
+                o.stored = false;
+            }
+            o.dirty = false;
+            o.pins += 1;
+            txc.keys.push(slot.key.clone());
+        }
+        self.return_slot(slot);
+    }
+
+    fn plan_op(&mut self, p: &mut Planner, op: Op) -> Result<(), Errno> {
+        let Planner { number, txc, slots } = p;
+        let at = |o: ObjIdx| o.0 as usize;
+        match op {
+            Op::Touch(obj) => self.create(&mut slots[at(obj)].onode),
+            Op::Write { obj, off, data } => {
+                txc.planning = slots[at(obj)].key.clone();
+                let o = &mut slots[at(obj)].onode;
+                self.create(o);
+                self.write(*number, txc, o, off, data)?;
+            }
+            Op::Zero { obj, off, len } => {
+                txc.planning = slots[at(obj)].key.clone();
+                let o = &mut slots[at(obj)].onode;
+                self.create(o);
+                if len > 0 {
+                    self.zero(*number, txc, o, off, len)?;
+                    o.size = o.size.max(off + len);
+                }
+            }
+            Op::Truncate { obj, size } => {
+                txc.planning = slots[at(obj)].key.clone();
+                let o = &mut slots[at(obj)].onode;
+                self.create(o);
+                let cut = o.size.saturating_sub(size);
+                self.zero(*number, txc, o, size, cut)?;
+                o.size = size;
+            }
+            Op::Remove(obj) => self.remove(txc, &mut slots[at(obj)].onode)?,
+            Op::SetAttrs { obj, attrs } => {
+                let o = &mut slots[at(obj)].onode;
+                self.create(o);
+                o.attrs.extend(attrs);
+            }
+            Op::RmAttr { obj, name } => {
+                let o = &mut slots[at(obj)].onode;
+                o.dirty |= o.attrs.remove(&name).is_some();
+            }
+            Op::RmAttrs(obj) => {
+                let o = &mut slots[at(obj)].onode;
+                o.dirty |= !o.attrs.is_empty();
+                o.attrs.clear();
+            }
+            Op::Clone { from, to } if from != to => self.clone_object(txc, slots, at(from), at(to))?,
+            Op::Rename { from, to } if from != to => self.rename(txc, slots, at(from), at(to))?,
+            Op::Clone { .. } | Op::Rename { .. } => {}
+            Op::CloneRange { from, to, from_off, len, to_off } => {
+                txc.planning = slots[at(to)].key.clone();
+                self.clone_range(*number, txc, slots, (at(from), from_off), (at(to), to_off), len)?;
+            }
+            Op::SetAllocHint { obj, hint } => {
+                let o = &mut slots[at(obj)].onode;
+                self.create(o);
+                o.hint = hint;
+            }
+            Op::OmapSet { .. }
+            | Op::OmapRm { .. }
+            | Op::OmapRmRange { .. }
+            | Op::OmapClear(_)
+            | Op::OmapSetHeader { .. } => self.plan_omap(txc, slots, op),
+            Op::CreateColl { .. }
+            | Op::RemoveColl
+            | Op::SetCollBits { .. }
+            | Op::CollSet { .. }
+            | Op::CollRm { .. }
+            | Op::CollRmRange { .. } => self.plan_coll(txc, op),
+        }
+        Ok(())
+    }
+
+    fn plan_omap(&mut self, txc: &mut Txc, slots: &mut [Slot], op: Op) {
+        match op {
+            Op::OmapSet { obj, pairs } => {
+                let o = &mut slots[obj.0 as usize].onode;
+                self.create(o);
+                o.has_omap |= !pairs.is_empty();
+                txc.changes.extend(pairs.into_iter().map(|(k, v)| Change::put(key::omap(o.nid, &k), v)));
+            }
+            Op::OmapSetHeader { obj, header } => {
+                let o = &mut slots[obj.0 as usize].onode;
+                self.create(o);
+                o.has_omap = true;
+                txc.changes.push(Change::put(key::omap_header(o.nid), header));
+            }
+            Op::OmapRm { obj, keys } => {
+                let o = &slots[obj.0 as usize].onode;
+                if o.has_omap {
+                    txc.changes.extend(keys.iter().map(|k| Change::delete(key::omap(o.nid, k))));
+                }
+            }
+            Op::OmapRmRange { obj, from, to } => {
+                let o = &slots[obj.0 as usize].onode;
+                if o.has_omap && from < to {
+                    txc.changes.push(Change::delete_range(key::omap(o.nid, &from), key::omap(o.nid, &to)));
+                }
+            }
+            Op::OmapClear(obj) => clear_omap(txc, &mut slots[obj.0 as usize].onode),
+            _ => unreachable!("not an omap step"),
+        }
+    }
+
+    fn plan_coll(&mut self, txc: &mut Txc, op: Op) {
+        let coll = txc.coll;
+        match op {
+            Op::CreateColl { bits } | Op::SetCollBits { bits } => {
+                self.colls.insert(coll, bits);
+                txc.changes.push(Change::put(key::coll(coll), denc::to_bytes(&mount::CollRecord { bits }, 0)));
+            }
+            Op::RemoveColl => {
+                self.colls.remove(&coll);
+                txc.changes.push(Change::delete(key::coll(coll)));
+                txc.changes.push(Change::delete_range(key::coll_key(coll, b""), key::coll_keys_end(coll)));
+            }
+            Op::CollSet { pairs } => {
+                txc.changes.extend(pairs.into_iter().map(|(k, v)| Change::put(key::coll_key(coll, &k), v)));
+            }
+            Op::CollRm { keys } => {
+                txc.changes.extend(keys.iter().map(|k| Change::delete(key::coll_key(coll, k))));
+            }
+            Op::CollRmRange { from, to } if from < to => {
+                txc.changes.push(Change::delete_range(key::coll_key(coll, &from), key::coll_key(coll, &to)));
+            }
+            _ => {}
+        }
+    }
+
+    /// Makes the object exist, and its onode part of the transaction.
+    fn create(&mut self, o: &mut Onode) {
+        if !o.exists {
+            o.exists = true;
+            o.complete = true;
+            o.nid = self.nid_next;
+            self.nid_next += 1;
+        }
+        o.dirty = true;
+    }
+
+    fn remove(&mut self, txc: &mut Txc, o: &mut Onode) -> Result<(), Errno> {
+        if !o.exists {
+            return Ok(());
+        }
+        self.load_segs(o, 0)?;
+        for (seg, s) in std::mem::take(&mut o.segs) {
+            s.blocks.iter().filter(|b| b.phys != 0).for_each(|b| self.free(txc, b.phys));
+            if seg > 0 {
+                txc.changes.push(Change::delete(key::segment(o.nid, seg)));
+            }
+        }
+        clear_omap(txc, o);
+        *o = Onode { complete: true, stored: o.stored, pins: o.pins, dirty: true, ..Onode::default() };
+        Ok(())
+    }
+
+    fn clone_object(&mut self, txc: &mut Txc, slots: &mut [Slot], from: usize, to: usize) -> Result<(), Errno> {
+        self.remove(txc, &mut slots[to].onode)?;
+        self.load_segs(&mut slots[from].onode, 0)?;
+        let [src, dst] = slots.get_disjoint_mut([from, to]).expect("two objects");
+        let (src, dst) = (&mut src.onode, &mut dst.onode);
+        self.create(dst);
+        (dst.size, dst.mapped, dst.hint, dst.has_omap) = (src.size, src.mapped, src.hint, src.has_omap);
+        dst.attrs = src.attrs.clone();
+        dst.segs = src.segs.clone();
+        dst.dirty_segs = dst.segs.keys().copied().collect();
+        dst.segs.values().flat_map(|s| &s.blocks).for_each(|b| self.share(b.phys));
+        if src.has_omap {
+            txc.changes.push(Change::CopyOmap { from: src.nid, to: dst.nid });
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, txc: &mut Txc, slots: &mut [Slot], from: usize, to: usize) -> Result<(), Errno> {
+        self.remove(txc, &mut slots[to].onode)?;
+        let [a, b] = slots.get_disjoint_mut([from, to]).expect("two objects");
+        std::mem::swap(&mut a.onode, &mut b.onode);
+        // What belongs to the name stays with the name.
+        std::mem::swap(&mut a.onode.stored, &mut b.onode.stored);
+        std::mem::swap(&mut a.onode.pins, &mut b.onode.pins);
+        (a.onode.dirty, b.onode.dirty) = (true, true);
+        Ok(())
+    }
+
+    /// Copies a range of data: whole blocks are shared where source and target agree in alignment, the rest is copied,
+    /// read first if need be.
+    fn clone_range(
+        &mut self,
+        number: u64,
+        txc: &mut Txc,
+        slots: &mut [Slot],
+        (from, from_off): (usize, u64),
+        (to, to_off): (usize, u64),
+        len: u64,
+    ) -> Result<(), Errno> {
+        self.create(&mut slots[to].onode);
+        let len = len.min(slots[from].onode.size.saturating_sub(from_off));
+        if len == 0 {
+            return Ok(());
+        }
+        // The source as it is before the first byte is copied: it may be the target too. Held meanwhile, so that it
+        // is neither freed nor overwritten in place.
+        let (first, last) = (from_off / BLOCK, (from_off + len - 1) / BLOCK);
+        let mut source = Vec::new();
+        for lblk in first..=last {
+            let mapping = self.mapping(&mut slots[from].onode, lblk)?;
+            self.share(mapping.0.phys);
+            source.push(mapping);
+        }
+        let o = &mut slots[to].onode;
+        let old_size = o.size;
+        o.size = o.size.max(to_off + len);
+        let mut done = 0;
+        while done < len {
+            let (lblk, start) = ((to_off + done) / BLOCK, (to_off + done) % BLOCK);
+            let n = (BLOCK - start).min(len - done);
+            let at = from_off + done;
+            if n == BLOCK && at % BLOCK == 0 {
+                let (block, pend) = source[(at / BLOCK - first) as usize].clone();
+                self.share(block.phys);
+                self.set_block(txc, o, lblk, block, pend)?;
+            } else {
+                let mut pieces = Vec::new();
+                let mut got = 0;
+                while got < n {
+                    let (sblk, sat) = ((at + got) / BLOCK, (at + got) % BLOCK);
+                    let m = (BLOCK - sat).min(n - got);
+                    let (block, pend) = source[(sblk - first) as usize].clone();
+                    let from = self.source(block, pend);
+                    pieces.push(Piece { at: (start + got) as usize, len: m as usize, from_at: sat as usize, from });
+                    got += m;
+                }
+                let whole = covers(start, n, lblk, old_size);
+                self.write_block(number, txc, o, lblk, pieces, !whole)?;
+            }
+            done += n;
+        }
+        for (block, _) in source.iter().filter(|(b, _)| b.phys != 0) {
+            self.free(txc, block.phys);
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, off: u64, data: BufList) -> Result<(), Errno> {
+        let len = data.len() as u64;
+        if len == 0 {
+            return Ok(());
+        }
+        let (end, old_size) = (off + len, o.size);
+        o.size = o.size.max(end);
+        let small = len <= u64::from(self.config.prefer_deferred_size);
+        let mut cutter = Cutter::new(data);
+        let mut at = off;
+        while at < end {
+            let (lblk, start) = (at / BLOCK, at % BLOCK);
+            let n = (BLOCK - start).min(end - at);
+            let whole_blocks = (end - at) / BLOCK;
+            if !small && start == 0 && whole_blocks > 0 {
+                self.write_direct(number, txc, o, lblk, cutter.take((whole_blocks * BLOCK) as usize))?;
+                at += whole_blocks * BLOCK;
+                continue;
+            }
+            let from = Source::Bytes(cutter.take(n as usize).contiguous());
+            let piece = Piece { at: start as usize, len: n as usize, from_at: 0, from };
+            let whole = covers(start, n, lblk, old_size);
+            self.write_block(number, txc, o, lblk, vec![piece], !whole)?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// Makes `[off, off + len)` zeros: whole blocks become holes. What lies past the object's end is zeros already.
+    fn zero(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, off: u64, len: u64) -> Result<(), Errno> {
+        let end = (off + len).min(o.size);
+        if off >= end {
+            return Ok(());
+        }
+        if end - off > 4 * SEG_BLOCKS * BLOCK {
+            self.load_segs(o, 0)?;
+        }
+        let to_the_end = end == o.size;
+        let mut at = off;
+        while at < end {
+            let (lblk, start) = (at / BLOCK, at % BLOCK);
+            let n = (BLOCK - start).min(end - at);
+            let seg = (lblk / SEG_BLOCKS) as u32;
+            if o.complete && o.segs.get(&seg).is_none_or(|s| s.blocks.is_empty()) {
+                // An object may be one huge hole: on to the next segment that holds something.
+                let next = o.segs.range(seg + 1..).next().map(|(next, _)| *next);
+                let Some(next) = next else { break };
+                at = u64::from(next) * SEG_BLOCKS * BLOCK;
+                continue;
+            }
+            at += n;
+            let (old, _) = self.mapping(o, lblk)?;
+            if old.phys == 0 {
+                continue;
+            }
+            if start == 0 && (n == BLOCK || (at >= end && to_the_end)) {
+                self.set_block(txc, o, lblk, Block::default(), None)?;
+            } else {
+                let piece = Piece { at: start as usize, len: n as usize, from_at: 0, from: Source::Bytes(zeros(n as usize)) };
+                self.write_block(number, txc, o, lblk, vec![piece], true)?;
+            }
+        }
+        o.dirty = true;
+        Ok(())
+    }
+
+    /// Whole blocks straight to free space.
+    fn write_direct(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, lblk: u64, data: BufList) -> Result<(), Errno> {
+        let runs = self.alloc.allocate(data.len() as u64 / BLOCK);
+        let mut cutter = Cutter::new(data);
+        let mut lblk = lblk;
+        for (first, n) in runs {
+            let part = cutter.take((n * BLOCK) as usize);
+            let mut crcs = Vec::with_capacity(n as usize);
+            block_crcs(&part, |crc| crcs.push(crc));
+            for (i, crc) in crcs.into_iter().enumerate() {
+                self.set_block(txc, o, lblk, Block { phys: first + i as u64, crc }, None)?;
+                lblk += 1;
+            }
+            let id = self.io(IoKind::TxcWrite { txc: number, first });
+            txc.ios += 1;
+            txc.unflushed = true;
+            self.direct.insert(first, part.clone());
+            self.dev.write(id, first * BLOCK, part);
+        }
+        Ok(())
+    }
+
+    /// One block through the log: in place if it is the object's alone, over its old content if `merge`.
+    fn write_block(
+        &mut self,
+        number: u64,
+        txc: &mut Txc,
+        o: &mut Onode,
+        lblk: u64,
+        mut pieces: Vec<Piece>,
+        merge: bool,
+    ) -> Result<(), Errno> {
+        let (old, pend) = self.mapping(o, lblk)?;
+        let in_place = old.phys != 0 && !self.shared.contains_key(&old.phys);
+        if merge && old.phys != 0 {
+            let from = self.source(old, pend);
+            pieces.insert(0, Piece { at: 0, len: BLOCK as usize, from_at: 0, from });
+        }
+        let phys = if in_place { old.phys } else { self.alloc.allocate_one() };
+        if pieces.iter().all(|p| matches!(p.from, Source::Bytes(_) | Source::Bad(_))) {
+            let (data, crc) = match &pieces[..] {
+                [Piece { len, from_at: 0, from: Source::Bytes(data), .. }] if *len as u64 == BLOCK && data.len() == *len => {
+                    (data.clone(), crc32c::crc32c(data))
+                }
+                _ => {
+                    let filled = compose(&pieces);
+                    (filled.data, filled.crc)
+                }
+            };
+            self.deferred.expect(phys, number, Some(data.clone()));
+            txc.deferred.push((phys, Content::Ready(data)));
+            return self.set_block(txc, o, lblk, Block { phys, crc }, None);
+        }
+        let cell = Arc::new(PendCell { id: self.pend_next, filled: OnceLock::new() });
+        self.pend_next += 1;
+        self.deferred.expect(phys, number, None);
+        txc.deferred.push((phys, Content::Pend(cell.clone())));
+        txc.pending += 1;
+        self.start_pend(Pend {
+            cell: cell.clone(),
+            txc: number,
+            key: txc.planning.clone(),
+            off: lblk * BLOCK,
+            phys,
+            pieces,
+            missing: 0,
+            dependents: Vec::new(),
+        });
+        self.set_block(txc, o, lblk, Block { phys, crc: 0 }, Some(cell))
+    }
+
+    /// Maps a block anew; the one it had is freed, unless it stays.
+    fn set_block(
+        &mut self,
+        txc: &mut Txc,
+        o: &mut Onode,
+        lblk: u64,
+        new: Block,
+        pend: Option<Arc<PendCell>>,
+    ) -> Result<(), Errno> {
+        let seg_no = (lblk / SEG_BLOCKS) as u32;
+        let seg = self.seg(o, seg_no)?;
+        let i = lblk % SEG_BLOCKS;
+        let old = seg.get(i);
+        seg.set(i, new);
+        if let Some(cell) = pend {
+            seg.pend.push((i as u8, cell));
+        }
+        // A block cloned onto itself has been counted once too often; one written in place is not shared.
+        if old.phys != 0 && (old.phys != new.phys || self.shared.contains_key(&old.phys)) {
+            self.free(txc, old.phys);
+        }
+        o.mapped = o.mapped + u64::from(new.phys != 0) - u64::from(old.phys != 0);
+        o.dirty = true;
+        o.dirty_segs.insert(seg_no);
+        Ok(())
+    }
+
+    /// One object more refers to the block.
+    fn share(&mut self, phys: u64) {
+        if phys != 0 {
+            *self.shared.entry(phys).or_insert(0) += 1;
+        }
+    }
+
+    /// One object less refers to the block; the last one's going frees it when the transaction is durable.
+    fn free(&mut self, txc: &mut Txc, phys: u64) {
+        if let Some(n) = self.shared.get_mut(&phys) {
+            *n -= 1;
+            if *n == 0 {
+                self.shared.remove(&phys);
+            }
+            return;
+        }
+        self.cache.forget(phys);
+        txc.freed.push(phys);
+    }
+
+    /// Where a logical block is, and what is pending there.
+    pub(crate) fn mapping(&mut self, o: &mut Onode, lblk: u64) -> Result<(Block, Option<Arc<PendCell>>), Errno> {
+        let seg = self.seg(o, (lblk / SEG_BLOCKS) as u32)?;
+        let i = lblk % SEG_BLOCKS;
+        Ok((seg.get(i), seg.pend(i).cloned()))
+    }
+
+    /// A segment, read from the database if need be.
+    pub(crate) fn seg<'a>(&mut self, o: &'a mut Onode, seg: u32) -> Result<&'a mut Segment, Errno> {
+        if !o.segs.contains_key(&seg) {
+            let loaded = if o.complete { Segment::default() } else { self.load_seg(o.nid, seg)? };
+            o.segs.insert(seg, loaded);
+        }
+        let s = o.segs.entry(seg).or_default();
+        s.settle();
+        Ok(s)
+    }
+
+    fn load_seg(&mut self, nid: u64, seg: u32) -> Result<Segment, Errno> {
+        let value = self.kv.get(&key::segment(nid, seg));
+        match self.kv_ok(value)? {
+            None => Ok(Segment::default()),
+            Some(value) => self.decode_seg(&value),
+        }
+    }
+
+    /// A segment that cannot be decoded is found in the middle of planning: there is no way back.
+    fn decode_seg(&mut self, value: &Bytes) -> Result<Segment, Errno> {
+        Segment::from_value(value).map_err(|_| {
+            self.poison(Errno::EIO);
+            Errno::EIO
+        })
+    }
+
+    /// All segments from one on.
+    pub(crate) fn load_segs(&mut self, o: &mut Onode, from: u32) -> Result<(), Errno> {
+        if !o.complete {
+            let (first, last) = (key::segment(o.nid, from), key::segment(o.nid, u32::MAX));
+            let found = self.kv.scan(Bound::Included(&first), Bound::Included(&last), usize::MAX);
+            for (key, value) in self.kv_ok(found)? {
+                let Some((_, seg)) = key::parse_segment(&key) else { continue };
+                if !o.segs.contains_key(&seg) {
+                    let loaded = self.decode_seg(&value)?;
+                    o.segs.insert(seg, loaded);
+                }
+            }
+            o.complete = from <= 1;
+        }
+        o.segs.values_mut().for_each(Segment::settle);
+        Ok(())
+    }
+
+    /// Where the content of a block can be had.
+    fn source(&mut self, block: Block, pend: Option<Arc<PendCell>>) -> Source {
+        if let Some(cell) = pend {
+            return match cell.filled.get() {
+                Some(filled) => filled.source(),
+                None => Source::Cell(cell),
+            };
+        }
+        if block.phys == 0 {
+            return Source::Bytes(zeros(BLOCK as usize));
+        }
+        if let Some(data) = self.deferred.content(block.phys) {
+            // Content that was made of something unreadable has the wrong checksum on purpose.
+            return if crc32c::crc32c(&data) == block.crc { Source::Bytes(data) } else { Source::Bad(data) };
+        }
+        match self.cache.get(block.phys).or_else(|| self.direct_content(block.phys)) {
+            Some(data) => Source::Bytes(data),
+            None => Source::Device(block),
+        }
+    }
+
+    /// The content of a block that is on its way to the device.
+    fn direct_content(&self, phys: u64) -> Option<Bytes> {
+        let (first, list) = self.direct.range(..=phys).next_back()?;
+        let skip = ((phys - first) * BLOCK) as usize;
+        if skip >= list.len() {
+            return None;
+        }
+        let mut cutter = Cutter::new(list.clone());
+        cutter.take(skip);
+        Some(cutter.take(BLOCK as usize).contiguous())
+    }
+}
+
+fn finish_existing(txc: &mut Txc, key: &Bytes, o: &mut Onode) {
+    for seg_no in std::mem::take(&mut o.dirty_segs) {
+        let Some(seg) = o.segs.get(&seg_no).filter(|_| seg_no > 0) else { continue };
+        let seg_key = key::segment(o.nid, seg_no);
+        txc.changes.push(match (seg.blocks.is_empty(), seg.pend.is_empty()) {
+            (true, _) => Change::delete(seg_key),
+            (false, true) => Change::put(seg_key, seg.to_value()),
+            (false, false) => Change::LateSegment(seg_key.into(), seg.clone()),
+        });
+    }
+    txc.changes.push(match o.segs.get(&0).filter(|s| !s.pend.is_empty()) {
+        None => Change::put(key.clone(), o.to_value()),
+        Some(seg) => {
+            let record = Onode {
+                nid: o.nid,
+                size: o.size,
+                mapped: o.mapped,
+                hint: o.hint,
+                has_omap: o.has_omap,
+                attrs: o.attrs.clone(),
+                segs: [(0, seg.clone())].into(),
+                ..Onode::default()
+            };
+            Change::LateOnode(key.clone(), Box::new(record))
+        }
+    });
+    o.stored = true;
+}
+
+fn clear_omap(txc: &mut Txc, o: &mut Onode) {
+    if o.has_omap {
+        txc.changes.push(Change::delete_range(key::omap_header(o.nid), key::omap_end(o.nid)));
+        o.has_omap = false;
+        o.dirty = true;
+    }
+}
+
+fn check_range(off: u64, len: u64) -> Result<(), Errno> {
+    match off.checked_add(len) {
+        Some(end) if end <= OBJECT_SIZE_MAX => Ok(()),
+        _ => Err(Errno::EFBIG),
+    }
+}
+
+/// True if `n` bytes at `start` of a block replace all that the object has in it.
+fn covers(start: u64, n: u64, lblk: u64, size: u64) -> bool {
+    start == 0 && n >= size.saturating_sub(lblk * BLOCK).min(BLOCK)
+}

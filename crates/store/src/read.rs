@@ -1,0 +1,282 @@
+//! Reading data: from memory where it is, else from the device, never without its checksum.
+//!
+//! Holds: bytes are handed out only if they match the onode's checksum for them, whatever happened to the object while
+//! the device was reading: if the map has changed since, the read starts again.
+
+use crate::buf::zeros;
+use crate::onode::{BLOCK, Block};
+use crate::store::IoKind;
+use crate::*;
+use bytes::Bytes;
+use types::msg::BufList;
+use types::{Errno, ShardPgId};
+
+/// Longest single device read, in blocks.
+const RUN_BLOCKS_MAX: usize = 1024;
+/// Reads of up to this many blocks leave them in the cache; longer ones would only flush it.
+const CACHED_BLOCKS_MAX: u64 = 16;
+
+/// A read under way.
+pub(crate) struct ReadOp {
+    id: ReadId,
+    coll: ShardPgId,
+    key: Bytes,
+    off: u64,
+    len: u64,
+    flags: ReadFlags,
+    /// How often the device has been wrong.
+    attempts: u32,
+    /// Device reads not answered.
+    ios: u32,
+    /// Consecutive pieces of the range, in whole blocks.
+    parts: Vec<Part>,
+    /// Blocks that failed.
+    bad: Vec<Bad>,
+}
+
+enum Part {
+    Hole(u64),
+    Memory(Bytes),
+    /// Consecutive blocks: the first's logical number, and what is expected.
+    Device { lblk: u64, blocks: Vec<Block>, data: Bytes },
+}
+
+/// A block that is not what it should be; without `actual` the device could not read it at all.
+struct Bad {
+    lblk: u64,
+    block: Block,
+    actual: Option<u32>,
+}
+
+impl ReadOp {
+    pub fn new(id: ReadId, coll: ShardPgId, key: Bytes, off: u64, len: u64, flags: ReadFlags) -> Self {
+        ReadOp { id, coll, key, off, len, flags, attempts: 0, ios: 0, parts: Vec::new(), bad: Vec::new() }
+    }
+}
+
+impl<D: BlockDev, K: Kv> Store<D, K> {
+    /// Plans a read, or plans it anew, and sends it off.
+    pub(crate) fn start_read(&mut self, mut op: ReadOp) {
+        (op.parts, op.bad, op.ios) = (Vec::new(), Vec::new(), 0);
+        if let Err(errno) = self.check_alive() {
+            return self.answer(&op, Err(errno));
+        }
+        let Ok((key, mut onode)) = self.take_onode(&op.key) else {
+            return self.answer(&op, Err(Errno::EIO));
+        };
+        let ready = onode.pins == 0;
+        let planned = if ready { self.plan_read(&mut op, &mut onode) } else { Ok(()) };
+        self.onodes.put_back(key, onode);
+        match planned {
+            Err(errno) => self.answer(&op, Err(errno)),
+            Ok(()) if !ready => self.reads_blocked.push(op),
+            Ok(()) => self.send_read(op),
+        }
+    }
+
+    /// Takes an onode out of the cache, having loaded it if need be. It must be put back.
+    pub(crate) fn take_onode(&mut self, key: &Bytes) -> Result<(Bytes, Box<onode::Onode>), Errno> {
+        if self.onodes.get_mut(key).is_none() {
+            let onode = self.load_onode(key)?;
+            self.onodes.insert(key.clone(), onode);
+        }
+        Ok(self.onodes.take(key).expect("it is in the cache"))
+    }
+
+    fn plan_read(&mut self, op: &mut ReadOp, o: &mut onode::Onode) -> Result<(), Errno> {
+        if !o.exists {
+            return Err(Errno::ENOENT);
+        }
+        let end = op.off.saturating_add(op.len).min(o.size);
+        op.len = end.saturating_sub(op.off);
+        if op.len == 0 {
+            return Ok(());
+        }
+        for lblk in op.off / BLOCK..end.div_ceil(BLOCK) {
+            let (block, _) = self.mapping(o, lblk)?;
+            if block.phys == 0 {
+                match op.parts.last_mut() {
+                    Some(Part::Hole(n)) => *n += 1,
+                    _ => op.parts.push(Part::Hole(1)),
+                }
+                continue;
+            }
+            match self.in_memory(op, lblk, block) {
+                Some(data) => op.parts.push(Part::Memory(data)),
+                None => push_device(&mut op.parts, lblk, block),
+            }
+        }
+        Ok(())
+    }
+
+    fn in_memory(&mut self, op: &mut ReadOp, lblk: u64, block: Block) -> Option<Bytes> {
+        if let Some(data) = self.deferred.content(block.phys) {
+            let actual = crc32c::crc32c(&data);
+            if actual != block.crc {
+                op.bad.push(Bad { lblk, block, actual: Some(actual) });
+            }
+            return Some(data);
+        }
+        if op.flags.bypass { None } else { self.cache.get(block.phys) }
+    }
+
+    fn send_read(&mut self, mut op: ReadOp) {
+        let number = self.read_next;
+        self.read_next += 1;
+        for (i, part) in op.parts.iter().enumerate() {
+            if let Part::Device { blocks, .. } = part {
+                let id = self.io(IoKind::Read { read: number, part: i });
+                self.dev.read(id, blocks[0].phys * BLOCK, blocks.len() * BLOCK as usize);
+                op.ios += 1;
+            }
+        }
+        if op.ios == 0 { self.finish_read(op) } else { drop(self.reads.insert(number, op)) }
+    }
+
+    pub(crate) fn handle_read(&mut self, number: u64, part: usize, result: Result<Bytes, Errno>) {
+        let Some(op) = self.reads.get_mut(&number) else { return };
+        op.ios -= 1;
+        if let Some(Part::Device { lblk, blocks, data }) = op.parts.get_mut(part) {
+            match result {
+                Ok(bytes) if bytes.len() == blocks.len() * BLOCK as usize => {
+                    let checked = bytes.chunks(BLOCK as usize).map(crc32c::crc32c).zip(blocks.iter()).enumerate();
+                    for (i, (actual, block)) in checked.filter(|(_, (actual, block))| *actual != block.crc) {
+                        op.bad.push(Bad { lblk: *lblk + i as u64, block: *block, actual: Some(actual) });
+                    }
+                    *data = bytes;
+                }
+                _ => op.bad.extend(
+                    blocks.iter().enumerate().map(|(i, b)| Bad { lblk: *lblk + i as u64, block: *b, actual: None }),
+                ),
+            }
+        }
+        if op.ios == 0
+            && let Some(op) = self.reads.remove(&number)
+        {
+            self.finish_read(op);
+        }
+    }
+
+    fn finish_read(&mut self, mut op: ReadOp) {
+        if op.bad.is_empty() {
+            self.keep_read(&op);
+            let data = op.assemble();
+            return self.answer(&op, Ok(data));
+        }
+        // What was read may have been freed and reused meanwhile; only a block that is still there is bad.
+        if self.map_changed(&op) {
+            return self.start_read(op);
+        }
+        if op.attempts < self.config.retry_disk_reads {
+            op.attempts += 1;
+            return self.start_read(op);
+        }
+        let named = key::parse_object(&op.key);
+        for bad in &op.bad {
+            let (Some((_, obj)), Some(actual)) = (&named, bad.actual) else { continue };
+            self.events.push_back(StoreEvent::ChecksumError {
+                coll: op.coll,
+                obj: obj.clone(),
+                off: bad.lblk * BLOCK,
+                device_off: bad.block.phys * BLOCK,
+                expected: bad.block.crc,
+                actual,
+            });
+        }
+        self.answer(&op, Err(Errno::EIO));
+    }
+
+    fn map_changed(&mut self, op: &ReadOp) -> bool {
+        let Ok((key, mut onode)) = self.take_onode(&op.key) else { return false };
+        let changed = onode.pins > 0
+            || !onode.exists
+            || op.bad.iter().any(|b| self.mapping(&mut onode, b.lblk).is_ok_and(|(block, _)| block != b.block));
+        self.onodes.put_back(key, onode);
+        changed
+    }
+
+    /// Leaves the blocks of a short read in the cache.
+    fn keep_read(&mut self, op: &ReadOp) {
+        if op.flags.nocache || op.len.div_ceil(BLOCK) > CACHED_BLOCKS_MAX {
+            return;
+        }
+        for part in &op.parts {
+            let Part::Device { blocks, data, .. } = part else { continue };
+            for (block, content) in blocks.iter().zip(data.chunks(BLOCK as usize)) {
+                // What is being written anew, or freed, is not what was read.
+                if self.alloc.is_used(block.phys) && !self.deferred.blocks.contains_key(&block.phys) {
+                    self.cache.put(block.phys, Bytes::copy_from_slice(content));
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, op: &ReadOp, result: Result<ReadData, Errno>) {
+        self.events.push_back(StoreEvent::ReadDone { id: op.id, result });
+    }
+
+    /// Tries reads again that had to wait for transactions.
+    pub(crate) fn unblock_reads(&mut self) {
+        for op in std::mem::take(&mut self.reads_blocked) {
+            self.start_read(op);
+        }
+    }
+}
+
+impl ReadOp {
+    /// The answer, cut out of whole blocks.
+    fn assemble(&mut self) -> ReadData {
+        let mut out = ReadData::default();
+        if self.len == 0 {
+            return out;
+        }
+        if !self.flags.sparse {
+            out.extents.push((self.off, self.len));
+        }
+        let end = self.off + self.len;
+        let mut at = self.off / BLOCK * BLOCK;
+        for part in std::mem::take(&mut self.parts) {
+            let (blocks, data) = match part {
+                Part::Hole(n) => (n * BLOCK, None),
+                Part::Memory(data) => (BLOCK, Some(data)),
+                Part::Device { data, .. } => (data.len() as u64, Some(data)),
+            };
+            let (from, to) = (at.max(self.off), (at + blocks).min(end));
+            match data {
+                Some(data) => {
+                    out.data.push(data.slice((from - at) as usize..(to - at) as usize));
+                    if self.flags.sparse {
+                        match out.extents.last_mut() {
+                            Some((off, len)) if *off + *len == from => *len += to - from,
+                            _ => out.extents.push((from, to - from)),
+                        }
+                    }
+                }
+                None if self.flags.sparse => {}
+                None => push_zeros(&mut out.data, to - from),
+            }
+            at += blocks;
+        }
+        out
+    }
+}
+
+fn push_zeros(list: &mut BufList, mut n: u64) {
+    while n > 0 {
+        let now = n.min(BLOCK);
+        list.push(zeros(now as usize));
+        n -= now;
+    }
+}
+
+/// Adds a block to the last device run if it lies behind it on the device, else starts a new one.
+fn push_device(parts: &mut Vec<Part>, lblk: u64, block: Block) {
+    match parts.last_mut() {
+        Some(Part::Device { blocks, .. })
+            if blocks.len() < RUN_BLOCKS_MAX && blocks[0].phys + blocks.len() as u64 == block.phys =>
+        {
+            blocks.push(block);
+        }
+        _ => parts.push(Part::Device { lblk, blocks: vec![block], data: Bytes::new() }),
+    }
+}

@@ -1,0 +1,201 @@
+//! The journey of a transaction from submission to disk.
+//!
+//! Upstream: TransContext in src/os/bluestore/BlueStore.h, whose state names these are.
+
+use crate::onode::{Block, Filled, Onode, PendCell, Segment};
+use crate::{KvBatch, KvOp, TxcId};
+use bytes::Bytes;
+use std::sync::Arc;
+use types::ShardPgId;
+
+/// Where a transaction is; what an operator is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TxcState {
+    /// Reads blocks that it writes only in part.
+    Prepare,
+    /// Its data is on the way to the device, or waits for the device's flush.
+    AioWait,
+    /// Everything it refers to is safe; an earlier transaction of the collection is not that far.
+    IoDone,
+    /// In the batch of this turn.
+    KvQueued,
+    /// Applied, waits for the database's flush.
+    KvSubmitted,
+}
+
+/// A change of the database that a transaction will make.
+pub(crate) enum Change {
+    Kv(KvOp),
+    /// Encoded when its pending checksums are known.
+    LateOnode(Bytes, Box<Onode>),
+    LateSegment(Bytes, Segment),
+    /// Copies header and keys of one nid's omap to another's, as the former is at this place in the order.
+    CopyOmap { from: u64, to: u64 },
+}
+
+impl Change {
+    pub fn put(key: impl Into<Bytes>, value: impl Into<Bytes>) -> Self {
+        Change::Kv(KvOp::Put(key.into(), value.into()))
+    }
+
+    pub fn delete(key: impl Into<Bytes>) -> Self {
+        Change::Kv(KvOp::Delete(key.into()))
+    }
+
+    pub fn delete_range(from: impl Into<Bytes>, to: impl Into<Bytes>) -> Self {
+        Change::Kv(KvOp::DeleteRange(from.into(), to.into()))
+    }
+
+    /// The operation, as far as a reader of keys is concerned: values of late changes may lack checksums.
+    pub fn peek(&self) -> Option<KvOp> {
+        match self {
+            Change::Kv(op) => Some(op.clone()),
+            Change::LateOnode(key, onode) => Some(KvOp::Put(key.clone(), onode.to_value())),
+            Change::LateSegment(key, seg) => Some(KvOp::Put(key.clone(), seg.to_value())),
+            Change::CopyOmap { .. } => None,
+        }
+    }
+
+    /// Encodes a change whose checksums are known by now. Not for `CopyOmap`.
+    pub fn settle_into(self, batch: &mut KvBatch) {
+        match self {
+            Change::Kv(op) => batch.ops.push(op),
+            Change::LateOnode(key, mut onode) => {
+                onode.segs.values_mut().for_each(settle_all);
+                batch.put(key, onode.to_value());
+            }
+            Change::LateSegment(key, mut seg) => {
+                settle_all(&mut seg);
+                batch.put(key, seg.to_value());
+            }
+            Change::CopyOmap { .. } => unreachable!("the caller copies"),
+        }
+    }
+}
+
+fn settle_all(seg: &mut Segment) {
+    seg.settle();
+    assert!(seg.pend.is_empty(), "a checksum is written before it is known");
+}
+
+/// A block for the deferred record.
+pub(crate) enum Content {
+    Ready(Bytes),
+    Pend(Arc<PendCell>),
+}
+
+impl Content {
+    /// The bytes. Panics while they are pending.
+    pub fn bytes(&self) -> &Bytes {
+        match self {
+            Content::Ready(data) => data,
+            Content::Pend(cell) => &cell.filled.get().expect("applied before its content is known").data,
+        }
+    }
+}
+
+pub(crate) struct Txc {
+    pub id: TxcId,
+    pub coll: ShardPgId,
+    pub state: TxcState,
+    pub changes: Vec<Change>,
+    /// Blocks that travel in the batch: (device block, content).
+    pub deferred: Vec<(u64, Content)>,
+    /// Seq of its deferred record; 0 if there is none.
+    pub deferred_seq: u64,
+    /// Blocks that are free once it is durable.
+    pub freed: Vec<u64>,
+    /// Onodes it pins.
+    pub keys: Vec<Bytes>,
+    /// The onode whose data is being planned.
+    pub planning: Bytes,
+    /// Device writes not answered.
+    pub ios: u32,
+    /// It has written to the device directly and no flush has covered that yet.
+    pub unflushed: bool,
+    /// Pending blocks not filled.
+    pub pending: u32,
+}
+
+impl Txc {
+    pub fn new(id: TxcId, coll: ShardPgId) -> Self {
+        Txc {
+            id,
+            coll,
+            state: TxcState::Prepare,
+            changes: Vec::new(),
+            deferred: Vec::new(),
+            deferred_seq: 0,
+            freed: Vec::new(),
+            keys: Vec::new(),
+            planning: Bytes::new(),
+            ios: 0,
+            unflushed: false,
+            pending: 0,
+        }
+    }
+}
+
+/// Where bytes of a pending block come from.
+pub(crate) enum Source {
+    Bytes(Bytes),
+    /// As `Bytes`, but known to be wrong: what is made of it must stay unreadable.
+    Bad(Bytes),
+    /// Another pending block.
+    Cell(Arc<PendCell>),
+    /// The device; not read yet.
+    Device(Block),
+    /// The device; being read.
+    Reading,
+}
+
+impl Filled {
+    /// As a source for other blocks.
+    pub fn source(&self) -> Source {
+        let good = crc32c::crc32c(&self.data) == self.crc;
+        if good { Source::Bytes(self.data.clone()) } else { Source::Bad(self.data.clone()) }
+    }
+}
+
+/// `len` bytes of `from`, starting there at `from_at`, go to `at`.
+pub(crate) struct Piece {
+    pub at: usize,
+    pub len: usize,
+    pub from_at: usize,
+    pub from: Source,
+}
+
+/// A block that is being put together, later pieces over earlier ones, over zeros.
+pub(crate) struct Pend {
+    pub cell: Arc<PendCell>,
+    /// Internal number of the transaction that writes it.
+    pub txc: u64,
+    /// Key of the onode and offset in the object, for reports.
+    pub key: Bytes,
+    pub off: u64,
+    pub phys: u64,
+    pub pieces: Vec<Piece>,
+    /// Pieces that are `Cell` or `Reading`.
+    pub missing: u32,
+    /// Pending blocks that wait for this one.
+    pub dependents: Vec<u64>,
+}
+
+/// Puts a block together. All pieces must be `Bytes` or `Bad`.
+pub(crate) fn compose(pieces: &[Piece]) -> Filled {
+    let mut data = vec![0u8; crate::onode::BLOCK as usize];
+    let mut bad = false;
+    for p in pieces {
+        let from = match &p.from {
+            Source::Bytes(b) => b,
+            Source::Bad(b) => {
+                bad = true;
+                b
+            }
+            _ => unreachable!("composed before its pieces are known"),
+        };
+        data[p.at..p.at + p.len].copy_from_slice(&from[p.from_at..p.from_at + p.len]);
+    }
+    let crc = crc32c::crc32c(&data);
+    Filled { data: data.into(), crc: if bad { !crc } else { crc } }
+}
