@@ -1,0 +1,5 @@
+//! Endpoints against each other, against strangers, and against stock Ceph.
+
+mod net;
+mod sessions;
+mod strangers;

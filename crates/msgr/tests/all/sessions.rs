@@ -1,0 +1,285 @@
+//! Endpoints that talk to each other over a network in memory.
+
+
+
+use bytes::Bytes;
+use msgr::{Config, Event, Fault, MODE_CRC, MODE_SECURE, PeerInfo, Policy};
+use crate::net::{FEATURES, Net, addrs};
+use rand::Rng;
+use types::msg::{BufList, RawMessage};
+use types::{EntityKind, Now};
+
+/// A message whose parts are of all sizes, as `tid` decides.
+fn message(tid: u64) -> RawMessage {
+    let part = |len: u64, seed: u64| Bytes::from((0..len).map(|i| (i * 7 + seed) as u8).collect::<Vec<_>>());
+    let mut data = BufList::default();
+    (0..tid % 3).for_each(|i| data.push(part((tid * 977) % 5000, i)));
+    let (front, middle) = (part(tid * 31 % 1500, tid), part(tid % 4 * 17, tid));
+    RawMessage { kind: 42, version: 8, compat: 3, priority: 63, tid, front, middle, data }
+}
+
+/// A message with every part, and few bytes for tests that try each of them.
+fn tiny(tid: u64) -> RawMessage {
+    let part = |text: &'static str| Bytes::from_static(text.as_bytes());
+    let data = BufList(vec![part("some "), part("data")]);
+    RawMessage { kind: 1, tid, front: part("front"), middle: part("middle"), data, ..RawMessage::default() }
+}
+
+fn flat(mut msg: RawMessage) -> RawMessage {
+    msg.data = msg.data.contiguous().into();
+    msg
+}
+
+fn messages(net: &Net, node: usize) -> Vec<RawMessage> {
+    let message = |e: &Event| if let Event::Message { msg, .. } = e { Some(flat(msg.clone())) } else { None };
+    net.nodes[node].events.iter().filter_map(message).collect()
+}
+
+fn peer(net: &Net, node: usize) -> PeerInfo {
+    let peer = |e: &Event| if let Event::Ready { peer, .. } = e { Some(peer.clone()) } else { None };
+    net.nodes[node].events.iter().find_map(peer).expect("ready")
+}
+
+#[test]
+fn messages_of_all_shapes_arrive_whole_in_both_modes_and_any_chunks() {
+    for mode in [MODE_CRC, MODE_SECURE] {
+        for chunk in [1, 13, 4096, usize::MAX] {
+            let mut net = Net::new(1);
+            net.chunk = chunk;
+            let (osd, client) = (net.daemon(EntityKind::OSD, 6800), net.client(5));
+            net.nodes[osd].mode = mode;
+            let now = net.now;
+            let conn = net.nodes[client].endpoint.connect(now, EntityKind::OSD, &addrs(6800), Policy::LossyClient);
+            (1..40).for_each(|tid| net.nodes[client].endpoint.send(now, conn, message(tid)));
+            net.settle();
+            assert_eq!(messages(&net, osd), (1..40).map(|tid| flat(message(tid))).collect::<Vec<_>>(), "{mode} {chunk}");
+            let back = net.ready(osd)[0];
+            (1..40).for_each(|tid| net.nodes[osd].endpoint.send(now, back, message(tid)));
+            net.settle();
+            assert_eq!(messages(&net, client).len(), 39);
+            let (seen, seer) = (peer(&net, osd), peer(&net, client));
+            assert_eq!((seen.kind, seen.num, seen.global_id, seen.mode, seen.lossy), (EntityKind::CLIENT, -1, 4123, mode, true));
+            assert_eq!((seer.kind, seer.num, seer.features, seer.mode), (EntityKind::OSD, 6800, FEATURES, mode));
+            assert_eq!(seen.addrs.to_string(), "[10.0.0.1:0/5]");
+        }
+    }
+}
+
+#[test]
+fn a_signature_under_another_key_ends_the_socket_on_both_sides() {
+    let mut net = Net::new(1);
+    let (osd, client) = (net.daemon(EntityKind::OSD, 6800), net.client(5));
+    net.nodes[client].key = Bytes::from_static(b"another");
+    let now = net.now;
+    net.nodes[client].endpoint.connect(now, EntityKind::OSD, &addrs(6800), Policy::LossyClient);
+    net.settle();
+    for node in [osd, client] {
+        assert!(net.ready(node).is_empty());
+        let why = |e: &Event| matches!(e, Event::Reset { why: Fault::Signature | Fault::Closed, .. });
+        assert!(net.nodes[node].events.iter().any(why), "{:?}", net.nodes[node].events);
+    }
+}
+
+#[test]
+fn a_lossy_session_dies_with_its_socket() {
+    let mut net = Net::new(1);
+    let (osd, client) = (net.daemon(EntityKind::OSD, 6800), net.client(5));
+    let now = net.now;
+    let conn = net.nodes[client].endpoint.connect(now, EntityKind::OSD, &addrs(6800), Policy::LossyClient);
+    net.settle();
+    let end = *net.peers.keys().next().expect("a socket");
+    net.cut(end);
+    for node in [osd, client] {
+        assert!(matches!(net.nodes[node].events.last(), Some(Event::Reset { why: Fault::Closed, .. })));
+        assert_eq!(net.nodes[node].endpoint.session_count(), 0);
+    }
+    net.nodes[client].endpoint.send(now, conn, message(1));
+    net.settle();
+}
+
+#[test]
+fn a_dial_that_fails_resets_a_lossy_session() {
+    let mut net = Net::new(1);
+    let client = net.client(5);
+    let now = net.now;
+    let conn = net.nodes[client].endpoint.connect(now, EntityKind::OSD, &addrs(6801), Policy::LossyClient);
+    net.settle();
+    assert_eq!(net.nodes[client].events, [Event::Reset { conn, why: Fault::Closed }]);
+}
+
+#[test]
+fn a_peer_without_required_features_is_told_and_refused() {
+    let mut net = Net::new(1);
+    let mut config = Config::new(EntityKind::OSD, 0, addrs(6800), FEATURES);
+    config.features_required = 1 << 62;
+    let (_, client) = (net.add(config, 6800), net.client(5));
+    let now: Now = net.now;
+    let conn = net.nodes[client].endpoint.connect(now, EntityKind::OSD, &addrs(6800), Policy::LossyClient);
+    net.settle();
+    assert_eq!(net.nodes[client].events, [Event::Reset { conn, why: Fault::MissingFeatures(1 << 62) }]);
+}
+
+/// Two OSDs that keep one lossless session between them.
+fn peers(seed: u64, mode: u32) -> Net {
+    let mut net = Net::new(seed);
+    for port in [6800, 6801] {
+        let mut config = Config::new(EntityKind::OSD, port.into(), addrs(port), FEATURES);
+        config.accept = vec![(EntityKind::OSD, Policy::LosslessPeer)];
+        let node = net.add(config, port);
+        net.nodes[node].mode = mode;
+    }
+    net
+}
+
+/// Sends `tid` from a node to the other, whichever of them opens the session.
+fn send(net: &mut Net, from: usize, tid: u64) {
+    send_msg(net, from, message(tid));
+}
+
+fn send_msg(net: &mut Net, from: usize, msg: RawMessage) {
+    let (now, to) = (net.now, [6801, 6800][from]);
+    let endpoint = &mut net.nodes[from].endpoint;
+    let conn = endpoint.connect(now, EntityKind::OSD, &addrs(to), Policy::LosslessPeer);
+    endpoint.send(now, conn, msg);
+}
+
+fn resets(net: &Net) -> usize {
+    net.nodes.iter().flat_map(|n| &n.events).filter(|e| matches!(e, Event::Reset { why: Fault::SessionReset, .. })).count()
+}
+
+#[test]
+fn a_cut_at_every_byte_of_a_lossless_session_loses_and_repeats_nothing() {
+    for mode in [MODE_CRC, MODE_SECURE] {
+        let run = |cut| {
+            let mut net = peers(1, mode);
+            net.cut_after = cut;
+            (1..=3).for_each(|tid| (0..2).for_each(|from| send_msg(&mut net, from, tiny(tid))));
+            net.run_until(60_000_000_000);
+            net
+        };
+        for cut in 0..run(None).delivered {
+            let mut net = run(Some(cut));
+            for node in 0..2 {
+                assert_eq!(net.received(node), [1, 2, 3], "mode {mode}, node {node}, cut at {cut}");
+            }
+            assert_eq!((net.cuts, resets(&net)), (1, 0), "cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn random_cuts_chunks_and_senders_lose_and_repeat_nothing() {
+    for seed in 0..40 {
+        let mut net = peers(seed, [MODE_CRC, MODE_SECURE][seed as usize % 2]);
+        let mut sent = [0, 0];
+        for _ in 0..40 {
+            net.chunk = [1, 7, 100, 5000, usize::MAX][net.rng.random_range(0..5)];
+            net.cut_after = Some(net.rng.random_range(0..20_000));
+            for _ in 0..net.rng.random_range(0..5) {
+                let from = net.rng.random_range(0..2);
+                sent[from] += 1;
+                send(&mut net, from, sent[from]);
+            }
+            if net.rng.random_bool(0.5) {
+                net.settle();
+            } else {
+                let until = net.now.mono.0 + net.rng.random_range(0..2_000_000_000);
+                net.run_until(until);
+            }
+        }
+        net.cut_after = None;
+        let until = net.now.mono.0 + 120_000_000_000;
+        net.run_until(until);
+        for node in 0..2 {
+            assert_eq!(net.received(node), (1..=sent[1 - node]).collect::<Vec<_>>(), "seed {seed}");
+            assert_eq!(net.nodes[node].endpoint.session_count(), 1, "seed {seed}");
+        }
+        assert_eq!(resets(&net), 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_peer_that_forgot_the_session_resets_it_and_a_new_one_begins() {
+    let mut net = peers(1, MODE_CRC);
+    send(&mut net, 0, 1);
+    net.settle();
+    assert_eq!(net.received(1), [1]);
+    let conn = net.ready(1)[0];
+    net.nodes[1].endpoint.close(conn);
+    send(&mut net, 0, 2);
+    net.settle();
+    send(&mut net, 0, 3);
+    net.run_until(60_000_000_000);
+    assert_eq!(resets(&net), 1, "{:?}", net.nodes[0].events);
+    send(&mut net, 0, 4);
+    net.run_until(120_000_000_000);
+    assert_eq!(net.received(1).last(), Some(&4));
+}
+
+#[test]
+fn any_changed_byte_is_noticed_and_repaired_by_a_lossless_session() {
+    for mode in [MODE_CRC, MODE_SECURE] {
+        let run = |flip| {
+            let mut net = peers(1, mode);
+            net.flip_at = flip;
+            (1..=4).for_each(|tid| send_msg(&mut net, 0, tiny(tid)));
+            net.run_until(60_000_000_000);
+            net
+        };
+        for flip in 0..run(None).delivered {
+            let net = run(Some(flip));
+            assert_eq!(messages(&net, 1), (1..=4).map(|tid| flat(tiny(tid))).collect::<Vec<_>>(), "mode {mode}, byte {flip}");
+        }
+    }
+}
+
+#[test]
+fn any_changed_byte_ends_a_lossy_session_or_leaves_it_whole() {
+    for mode in [MODE_CRC, MODE_SECURE] {
+        for flip in 0..2000 {
+            let mut net = Net::new(1);
+            let (osd, client) = (net.daemon(EntityKind::OSD, 6800), net.client(5));
+            net.nodes[osd].mode = mode;
+            net.flip_at = Some(flip);
+            let now = net.now;
+            let conn = net.nodes[client].endpoint.connect(now, EntityKind::OSD, &addrs(6800), Policy::LossyClient);
+            (1..=4).for_each(|tid| net.nodes[client].endpoint.send(now, conn, tiny(tid)));
+            net.settle();
+            let got = messages(&net, osd);
+            let sent: Vec<_> = (1..=4).map(|tid| flat(tiny(tid))).collect();
+            assert!(sent.starts_with(&got), "mode {mode}, byte {flip}");
+            if flip < net.delivered && got.len() < 4 {
+                let reset = |e: &Event| matches!(e, Event::Reset { .. });
+                let waits = net.nodes[client].endpoint.next_timeout().is_some();
+                assert!(net.nodes[client].events.iter().any(reset) || waits, "mode {mode}, byte {flip}");
+            }
+        }
+    }
+}
+
+#[test]
+fn keepalives_are_answered_and_a_mute_monitor_is_given_up() {
+    let mut net = Net::new(1);
+    let (mon, client) = (net.daemon(EntityKind::MON, 3300), net.client(5));
+    let now = net.now;
+    net.nodes[client].endpoint.connect(now, EntityKind::MON, &addrs(3300), Policy::LossyClient);
+    net.run_until(65_000_000_000);
+    let acks = |net: &Net| net.nodes[client].events.iter().filter(|e| matches!(e, Event::KeepaliveAck { .. })).count();
+    assert_eq!((acks(&net), net.ready(mon).len()), (6, 1));
+    // The monitor's machine vanishes: nothing arrives any more, nothing closes.
+    net.peers.clear();
+    net.pipes.clear();
+    net.run_until(200_000_000_000);
+    assert!(matches!(net.nodes[client].events.last(), Some(Event::Reset { why: Fault::KeepaliveTimeout, .. })));
+}
+
+#[test]
+fn an_idle_accepted_socket_is_closed() {
+    let mut net = Net::new(1);
+    let (osd, client) = (net.daemon(EntityKind::OSD, 6800), net.client(5));
+    let now = net.now;
+    net.nodes[client].endpoint.connect(now, EntityKind::OSD, &addrs(6800), Policy::LossyClient);
+    net.run_until(1_000_000_000_000);
+    assert!(matches!(net.nodes[osd].events.last(), Some(Event::Reset { why: Fault::Idle, .. })));
+    assert!(matches!(net.nodes[client].events.last(), Some(Event::Reset { why: Fault::Closed, .. })));
+}
