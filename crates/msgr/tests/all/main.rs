@@ -2,4 +2,5 @@
 
 mod net;
 mod sessions;
+mod stock;
 mod strangers;
