@@ -7,11 +7,13 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+pub mod caps;
 pub mod cephx;
 mod key;
 mod keyring;
 mod krb5;
 
+pub use caps::{MgrCaps, MonCaps, OsdCaps, Rwx};
 pub use key::{CryptoKey, KeyError, KeyKind};
 pub use keyring::{EntityAuth, Keyring, KeyringError};
 pub use rand_chacha::ChaCha8Rng;
