@@ -1,1 +1,3 @@
+mod flags;
+mod process;
 fn main() {}

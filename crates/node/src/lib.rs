@@ -1,1 +1,11 @@
+//! Wires engines and daemons into one process: the glue runs in simulation exactly as it ships.
+//!
+//! Room: node. May touch: cores, the `World` trait, routing tables. Never decides about data.
+#![forbid(unsafe_code)]
 
+pub mod gate;
+pub mod messenger;
+pub mod world;
+
+pub use gate::{Gate, Visitor};
+pub use world::{Input, Node, World};

@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+"""Cuttlebone and stock Ceph, three OSDs each on the same disk, under the same stock `rados bench` in turns.
+
+    side_by_side.py --bin target/release/cuttlebone [--peer pacific|reef|tentacle|none] [--seconds 10] [--rounds 3] [--dir DIR]
+
+The newer two peers run from a root directory that scripts/client-root makes (a few minutes, 1 GB). Prints one table:
+medians over the rounds, and the ratio to stock of each figure. Daemon CPU is user + system time of every daemon of
+the cluster, monitor included, divided by the operations the client counted.
+"""
+import argparse, os, re, shutil, statistics, subprocess, sys, tempfile, time
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from stock_cluster import StockCluster, read_pids
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TICK = os.sysconf("SC_CLK_TCK")
+# name, mode, size, depth
+LOADS = [("4 KiB write, depth 1", "write", 4096, 1), ("4 KiB write, depth 16", "write", 4096, 16), ("4 KiB write, depth 64", "write", 4096, 64),
+         ("4 KiB read, depth 16", "rand", 4096, 16), ("4 KiB read, depth 64", "rand", 4096, 64),
+         ("4 MiB write, depth 16", "write", 4 << 20, 16), ("4 MiB read, depth 16", "rand", 4 << 20, 16)]
+
+class Ours:
+    def __init__(self, bin, dir, port):
+        self.bin, self.outside, self.port = bin, dir, port
+        self.conf = dir + "/ceph.conf"
+
+    def start(self):
+        begin = time.monotonic()
+        subprocess.run([self.bin, "up", "--dir", self.outside, "--size", "10G", "--port", str(self.port)], check=True, stdout=subprocess.DEVNULL)
+        return time.monotonic() - begin
+
+    def pids(self):
+        return read_pids(self.outside)
+
+    def stop(self):
+        subprocess.run([self.bin, "down", "--dir", self.outside], stdout=subprocess.DEVNULL)
+        shutil.rmtree(self.outside, ignore_errors=True)
+
+def cpu_seconds(pids):
+    total = 0
+    for pid in pids.values():
+        fields = open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()
+        total += int(fields[11]) + int(fields[12])
+    return total / TICK
+
+def rss_mb(pids):
+    """Largest resident set of an OSD, MB."""
+    sizes = [0]
+    for name, pid in pids.items():
+        if name.startswith("osd"):
+            sizes.append(int(re.search(r"VmRSS:\s+(\d+)", open("/proc/%d/status" % pid).read()).group(1)) * 1024 / 1e6)
+    return max(sizes)
+
+def bench(cluster, pool, mode, size, depth, seconds):
+    """One run of rados bench with this machine's client; a dict of its figures."""
+    base = ["rados", "-c", cluster.outside + "/ceph.conf", "-p", pool, "bench"]
+    args = [str(seconds), mode, "-t", str(depth)]
+    if mode == "write":
+        args += ["-b", str(size), "--no-cleanup", "--run-name", "d%d" % size]
+    else:
+        args += ["--run-name", "d%d" % size]
+    pids = cluster.pids()
+    before = cpu_seconds(pids)
+    p = subprocess.run(base + args, capture_output=True, text=True)
+    cpu = cpu_seconds(pids) - before
+    if p.returncode:
+        raise RuntimeError(p.stdout[-500:] + p.stderr[-500:])
+    get = lambda pattern: float(re.search(pattern, p.stdout).group(1))
+    ops = get(r"Total (?:writes|reads) made: +(\d+)")
+    took = get(r"Total time run: +([\d.]+)")
+    return {"IOPS": ops / took, "MB/s": ops * size / took / 1e6, "mean ms": get(r"Average Latency\(s\): +([\d.]+)") * 1e3,
+            "max ms": get(r"Max latency\(s\): +([\d.]+)") * 1e3, "CPU us/op": cpu / ops * 1e6}
+
+def percentile(cluster, pool, size, depth, mode, seconds):
+    """p99 latency in ms, from the bindings: rados bench does not print one."""
+    op = "write" if mode == "write" else "read"
+    p = subprocess.run([HERE + "/percentiles.py", cluster.outside + "/ceph.conf", pool, op, str(size), str(depth), str(seconds)], capture_output=True, text=True)
+    return float(p.stdout) if p.returncode == 0 else float("nan")
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--bin", required=True)
+    ap.add_argument("--peer", default="pacific", choices=["pacific", "reef", "tentacle", "none"])
+    ap.add_argument("--seconds", type=int, default=10)
+    ap.add_argument("--rounds", type=int, default=3)
+    ap.add_argument("--dir", default=tempfile.gettempdir())
+    ap.add_argument("--only", help="loads whose name contains this")
+    a = ap.parse_args()
+    base = tempfile.mkdtemp(prefix="cuttlebone-bench.", dir=a.dir)
+    root = None
+    if a.peer in ("reef", "tentacle"):
+        root = os.path.expanduser("~/.cache/cuttlebone/root-%s" % a.peer)
+        subprocess.run([HERE + "/../scripts/client-root", a.peer, root, "--daemons"], check=True)
+    clusters = {"cuttlebone": Ours(os.path.realpath(a.bin), base + "/ours", 16300)}
+    if a.peer != "none":
+        inside = "/tmp/" + os.path.basename(base) if root else base + "/stock"
+        clusters["stock"] = StockCluster(inside, root)
+    results = {}
+    try:
+        for name, cluster in clusters.items():
+            print("%s: up after %.1f s" % (name, cluster.start()), flush=True)
+            for cmd in (["osd", "pool", "create", "bench", "64", "64"], ["osd", "pool", "application", "enable", "bench", "rados"]):
+                subprocess.run(["ceph", "-c", cluster.outside + "/ceph.conf", *cmd], check=True, capture_output=True)
+        time.sleep(5)
+        for round in range(a.rounds):
+            for load, mode, size, depth in LOADS:
+                if a.only and a.only not in load:
+                    continue
+                for name, cluster in clusters.items():
+                    r = bench(cluster, "bench", mode, size, depth, a.seconds)
+                    r["p99 ms"] = percentile(cluster, "bench", size, depth, mode, max(3, a.seconds // 3))
+                    results.setdefault(load, {}).setdefault(name, []).append(r)
+                    print("round %d  %-22s %-10s %s" % (round + 1, load, name, "  ".join("%s %.4g" % kv for kv in r.items())), flush=True)
+        report(results)
+        for name, cluster in clusters.items():
+            print("%s: %.0f MB resident per OSD (largest)" % (name, rss_mb(cluster.pids())))
+    finally:
+        for cluster in clusters.values():
+            cluster.stop()
+        shutil.rmtree(base, ignore_errors=True)
+
+def report(results):
+    print("\n| load | who | IOPS | MB/s | mean ms | p99 ms | max ms | CPU us/op |\n| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    columns = ["IOPS", "MB/s", "mean ms", "p99 ms", "max ms", "CPU us/op"]
+    for load, by_name in results.items():
+        medians = {n: {c: statistics.median(r[c] for r in rs) for c in columns} for n, rs in by_name.items()}
+        for name, m in medians.items():
+            print("| %s | %s | %s |" % (load, name, " | ".join("%.4g" % m[c] for c in columns)))
+        if len(medians) == 2:
+            ours, stock = medians["cuttlebone"], medians["stock"]
+            print("| | ratio | %s |" % " | ".join("%.2f" % (ours[c] / stock[c]) if stock[c] else "-" for c in columns))
+
+main()

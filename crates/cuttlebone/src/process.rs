@@ -1,0 +1,110 @@
+//! Daemons as processes: going to the background, pid files, being ready.
+//!
+//! A daemon in the background is this program run again with `-f` in a process group of its own. It says "ready" on
+//! its standard output once it serves, and closes it; the parent waits for that word, so that a script knows.
+
+use anyhow::{Context, Result, bail};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Set in a daemon whose parent waits for "ready".
+const AWAITED: &str = "CUTTLEBONE_AWAITED";
+
+/// Runs this program again in the background with `args`, under the name `argv0`, and waits until it serves.
+/// Errors: what the daemon said before it ended.
+pub fn spawn_daemon(argv0: &str, args: &[String]) -> Result<()> {
+    let exe = std::env::current_exe().context("finding this program")?;
+    let mut child = Command::new(exe)
+        .arg0(argv0)
+        .args(args)
+        .arg("-f")
+        .env(AWAITED, "1")
+        .process_group(0)
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("starting the daemon")?;
+    let mut said = String::new();
+    if let Some(mut out) = child.stdout.take() {
+        out.read_to_string(&mut said).context("waiting for the daemon")?;
+    }
+    if said.contains("ready") {
+        return Ok(());
+    }
+    let mut why = String::new();
+    if let Some(mut err) = child.stderr.take() {
+        let _ = err.read_to_string(&mut why);
+    }
+    let status = child.wait()?;
+    bail!("{}", if why.is_empty() { format!("the daemon ended with {status}") } else { why.trim().to_owned() })
+}
+
+/// Tells the waiting parent that this daemon serves, and lets go of its terminal.
+pub fn announce_ready() {
+    if std::env::var_os(AWAITED).is_none() {
+        return;
+    }
+    let mut out = std::io::stdout();
+    let _ = out.write_all(b"ready\n").and_then(|()| out.flush());
+    if let Ok(null) = fs::OpenOptions::new().read(true).write(true).open("/dev/null") {
+        // The parent reads until end of file: the descriptors themselves must go.
+        let _ = rustix::stdio::dup2_stdout(&null);
+        let _ = rustix::stdio::dup2_stderr(&null);
+    }
+}
+
+/// A pid file; removed on drop.
+pub struct PidFile(PathBuf);
+
+impl PidFile {
+    /// Writes our pid. Errors: a living process has written its own, or the directory is missing.
+    pub fn create(path: &Path) -> Result<Self> {
+        if let Some(pid) = read_pid(path).filter(|pid| *pid != std::process::id()) {
+            bail!("{} says that process {pid} is this daemon, and it is alive", path.display());
+        }
+        fs::write(path, format!("{}\n", std::process::id())).with_context(|| format!("writing {}", path.display()))?;
+        Ok(PidFile(path.to_owned()))
+    }
+}
+impl Drop for PidFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The pid in a file, if that process is alive and one of our daemons.
+pub fn read_pid(path: &Path) -> Option<u32> {
+    let pid: u32 = fs::read_to_string(path).ok()?.trim().parse().ok()?;
+    // Pids are used again: only a process that runs this program counts.
+    let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    let name = comm.trim();
+    (name.starts_with("cuttlebone") || name.starts_with("ceph-")).then_some(pid)
+}
+
+/// Ends a process in order, by force after `patience`. True if it is gone.
+pub fn stop_pid(pid: u32, patience: Duration) -> bool {
+    use rustix::process::{Pid, Signal, kill_process};
+    let Some(raw) = Pid::from_raw(pid as i32) else { return true };
+    for (signal, wait) in [(Signal::TERM, patience), (Signal::KILL, Duration::from_secs(5))] {
+        let _ = kill_process(raw, signal);
+        let end = Instant::now() + wait;
+        while Instant::now() < end {
+            if !alive(pid) {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    !alive(pid)
+}
+
+fn alive(pid: u32) -> bool {
+    // A zombie of ours has ended too.
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| !s.rsplit(')').next().unwrap_or("").trim().starts_with('Z'))
+}

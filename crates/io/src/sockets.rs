@@ -1,0 +1,246 @@
+//! TCP connections of one event loop: nonblocking, vectored sends, one reusable read buffer.
+//!
+//! Room: io.   Holds: bytes leave in the order they were queued; a socket closed by us reports nothing more.
+
+use bytes::{Buf, Bytes, BytesMut};
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use msgr::SockId;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::net::SocketAddr;
+
+/// Bytes asked from the kernel in one read.
+const READ_CHUNK_BYTES: usize = 256 << 10;
+/// A read buffer with less room than this is replaced: smaller reads would cost more system calls than they save.
+const READ_ROOM_BYTES_MIN: usize = 16 << 10;
+/// Pieces given to one vectored send (the kernel's IOV_MAX).
+const SLICES_PER_SEND: usize = 512;
+/// Reads from one socket before the others get their turn.
+const READS_PER_TURN: usize = 8;
+
+/// What became of a socket in one turn.
+#[derive(Debug)]
+pub enum SocketEvent {
+    Connected { sock: SockId, local: SocketAddr },
+    Bytes { sock: SockId, data: Bytes },
+    Closed { sock: SockId, refused: bool },
+}
+
+struct Conn {
+    stream: TcpStream,
+    sock: SockId,
+    connected: bool,
+    out: VecDeque<Bytes>,
+    /// Registered for writability because the kernel's buffer was full.
+    blocked: bool,
+    /// Close once everything queued has left.
+    closing: bool,
+}
+
+/// All TCP connections of one event loop.
+pub struct Sockets {
+    registry: Registry,
+    conns: HashMap<Token, Conn>,
+    tokens: BTreeMap<SockId, Token>,
+    dirty: Vec<Token>,
+    failed: Vec<SockId>,
+    next_token: usize,
+    next_accepted: u64,
+    read_buf: BytesMut,
+}
+
+impl Sockets {
+    /// Tokens below `first_token` belong to the owner's listeners and wakers.
+    pub fn new(registry: Registry, first_token: usize) -> Self {
+        Sockets {
+            registry,
+            conns: HashMap::new(),
+            tokens: BTreeMap::new(),
+            dirty: Vec::new(),
+            failed: Vec::new(),
+            next_token: first_token,
+            next_accepted: 1 << 63,
+            read_buf: BytesMut::new(),
+        }
+    }
+
+    /// Takes over an accepted connection and names it.
+    pub fn accept(&mut self, stream: TcpStream) -> io::Result<SockId> {
+        let sock = SockId(self.next_accepted);
+        self.next_accepted += 1;
+        self.insert(sock, stream, true)?;
+        Ok(sock)
+    }
+
+    /// Starts a connection; a failure is reported by the next `failures`.
+    pub fn dial(&mut self, sock: SockId, to: SocketAddr) {
+        let opened = TcpStream::connect(to).and_then(|stream| self.insert(sock, stream, false));
+        if opened.is_err() {
+            self.failed.push(sock);
+        }
+    }
+
+    /// Queues bytes; they leave with the next `flush`.
+    pub fn transmit(&mut self, sock: SockId, bufs: Vec<Bytes>) {
+        let Some(token) = self.tokens.get(&sock) else { return };
+        let Some(conn) = self.conns.get_mut(token) else { return };
+        if conn.out.is_empty() && !conn.closing {
+            self.dirty.push(*token);
+        }
+        conn.out.extend(bufs.into_iter().filter(|b| !b.is_empty()));
+    }
+
+    /// Closes after what is queued has left.
+    pub fn close(&mut self, sock: SockId) {
+        let Some(token) = self.tokens.remove(&sock) else { return };
+        if let Some(conn) = self.conns.get_mut(&token) {
+            conn.closing = true;
+            self.dirty.push(token);
+        }
+    }
+
+    /// Dials that failed at once.
+    pub fn failures(&mut self, events: &mut Vec<SocketEvent>) {
+        events.extend(self.failed.drain(..).map(|sock| SocketEvent::Closed { sock, refused: true }));
+    }
+
+    /// Sends what was queued, one vectored send per socket where the kernel takes it all.
+    pub fn flush(&mut self, events: &mut Vec<SocketEvent>) {
+        for token in std::mem::take(&mut self.dirty) {
+            self.write(token, events);
+        }
+    }
+
+    /// Handles readiness of one socket.
+    pub fn ready(&mut self, event: &mio::event::Event, events: &mut Vec<SocketEvent>) {
+        let token = event.token();
+        if event.is_writable() && !self.finish_connect(token, events) {
+            return;
+        }
+        if event.is_writable() {
+            self.write(token, events);
+        }
+        if event.is_readable() || event.is_read_closed() || event.is_error() {
+            self.read(token, events);
+        }
+    }
+
+    fn insert(&mut self, sock: SockId, mut stream: TcpStream, connected: bool) -> io::Result<()> {
+        let token = Token(self.next_token);
+        self.next_token += 1;
+        // Small messages must not wait for each other: every reply is somebody's latency.
+        let _ = stream.set_nodelay(true);
+        self.registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
+        self.tokens.insert(sock, token);
+        self.conns.insert(token, Conn { stream, sock, connected, out: VecDeque::new(), blocked: !connected, closing: false });
+        Ok(())
+    }
+
+    /// True if the socket is (now) connected.
+    fn finish_connect(&mut self, token: Token, events: &mut Vec<SocketEvent>) -> bool {
+        let Some(conn) = self.conns.get_mut(&token) else { return false };
+        if conn.connected {
+            return true;
+        }
+        let failed = conn.stream.take_error().ok().flatten().is_some();
+        match conn.stream.peer_addr().and_then(|_| conn.stream.local_addr()) {
+            Ok(local) if !failed => {
+                conn.connected = true;
+                conn.blocked = false;
+                let _ = conn.stream.set_nodelay(true);
+                events.push(SocketEvent::Connected { sock: conn.sock, local });
+                true
+            }
+            Err(e) if !failed && e.kind() == ErrorKind::NotConnected => false,
+            _ => {
+                self.drop_conn(token, true, events);
+                false
+            }
+        }
+    }
+
+    fn write(&mut self, token: Token, events: &mut Vec<SocketEvent>) {
+        let Some(conn) = self.conns.get_mut(&token) else { return };
+        if !conn.connected && !conn.closing {
+            return;
+        }
+        match send_queued(&mut conn.stream, &mut conn.out) {
+            Ok(()) if conn.closing && (conn.out.is_empty() || !conn.connected) => self.forget(token),
+            Ok(()) => conn.blocked = !conn.out.is_empty(),
+            Err(_) if conn.closing => self.forget(token),
+            Err(_) => self.drop_conn(token, false, events),
+        }
+    }
+
+    fn read(&mut self, token: Token, events: &mut Vec<SocketEvent>) {
+        for _ in 0..READS_PER_TURN {
+            let Some(conn) = self.conns.get_mut(&token) else { return };
+            if !conn.connected {
+                return;
+            }
+            match read_chunk(&mut conn.stream, &mut self.read_buf) {
+                Ok(Some(_)) if conn.closing => {}
+                Ok(Some(data)) => events.push(SocketEvent::Bytes { sock: conn.sock, data }),
+                Ok(None) => return self.drop_conn(token, false, events),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => return,
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) => return self.drop_conn(token, e.kind() == ErrorKind::ConnectionRefused, events),
+            }
+        }
+        // Edge-triggered: what is left would never be announced again. Re-registering does.
+        if let Some(conn) = self.conns.get_mut(&token) {
+            let _ = self.registry.reregister(&mut conn.stream, token, Interest::READABLE | Interest::WRITABLE);
+        }
+    }
+
+    fn drop_conn(&mut self, token: Token, refused: bool, events: &mut Vec<SocketEvent>) {
+        let Some(conn) = self.conns.get(&token) else { return };
+        if !conn.closing {
+            self.tokens.remove(&conn.sock);
+            events.push(SocketEvent::Closed { sock: conn.sock, refused });
+        }
+        self.forget(token);
+    }
+
+    fn forget(&mut self, token: Token) {
+        if let Some(mut conn) = self.conns.remove(&token) {
+            let _ = self.registry.deregister(&mut conn.stream);
+        }
+    }
+}
+
+/// Reads once into a shared buffer; `None` is the end of the stream.
+fn read_chunk(stream: &mut TcpStream, buf: &mut BytesMut) -> io::Result<Option<Bytes>> {
+    if buf.len() < READ_ROOM_BYTES_MIN {
+        *buf = BytesMut::zeroed(READ_CHUNK_BYTES);
+    }
+    let n = stream.read(&mut buf[..])?;
+    Ok((n > 0).then(|| buf.split_to(n).freeze()))
+}
+
+/// Sends until the queue is empty or the kernel will take no more.
+fn send_queued(stream: &mut TcpStream, out: &mut VecDeque<Bytes>) -> io::Result<()> {
+    while !out.is_empty() {
+        let slices: Vec<IoSlice<'_>> = out.iter().take(SLICES_PER_SEND).map(|b| IoSlice::new(b)).collect();
+        match stream.write_vectored(&slices) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(n) => advance(out, n),
+            Err(e) if e.kind() == ErrorKind::WouldBlock => return Ok(()),
+            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(())
+}
+
+fn advance(out: &mut VecDeque<Bytes>, mut n: usize) {
+    while let Some(front) = out.front_mut() {
+        if n < front.len() {
+            front.advance(n);
+            return;
+        }
+        n -= front.len();
+        out.pop_front();
+    }
+}

@@ -1,0 +1,93 @@
+//! The door of an OSD or a manager: who comes in has shown a ticket.
+//!
+//! Room: node.   Owns: `Gate`, the authentication of accepted sessions and who each of them is.
+//! Hears: msgr events.   Says: answers to the endpoint.
+//! Holds: a session known here has proven its ticket with the answer to our own challenge.
+
+use auth::cephx::{RotatingSecrets, ServiceAuth, ServiceReply};
+use msgr::{ConnId, Endpoint, Event};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use types::{EntityKind, EntityName, Errno};
+
+const METHOD_CEPHX: u32 = 2;
+
+/// Who a session belongs to, as its ticket says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visitor {
+    pub name: EntityName,
+    pub global_id: u64,
+    /// Capabilities for this kind of daemon, as text.
+    pub caps: String,
+}
+
+/// Authentication of everyone who connects to this daemon.
+pub struct Gate {
+    service: EntityKind,
+    rng: ChaCha8Rng,
+    arriving: BTreeMap<ConnId, ServiceAuth>,
+    visitors: BTreeMap<ConnId, Visitor>,
+}
+
+impl Gate {
+    /// The gate of a daemon of kind `service`.
+    pub fn new(service: EntityKind, rng: ChaCha8Rng) -> Self {
+        Gate { service, rng, arriving: BTreeMap::new(), visitors: BTreeMap::new() }
+    }
+
+    /// Who is at the other end of an accepted session.
+    pub fn visitor(&self, conn: ConnId) -> Option<&Visitor> {
+        self.visitors.get(&conn)
+    }
+
+    /// Answers what concerns authentication and keeps track of sessions; returns the events that are the daemon's.
+    /// `Ready` and `Reset` are always returned.
+    pub fn handle(&mut self, endpoint: &mut Endpoint, secrets: &RotatingSecrets, event: Event) -> Option<Event> {
+        match event {
+            Event::AuthRequest { conn, method, modes, payload, .. } => {
+                self.answer(endpoint, secrets, conn, method, &modes, &payload);
+                None
+            }
+            Event::Replaced { conn, by } => {
+                if let Some(visitor) = self.visitors.remove(&conn) {
+                    self.visitors.insert(by, visitor);
+                }
+                None
+            }
+            Event::Reset { conn, why } => {
+                self.arriving.remove(&conn);
+                // A lossless session goes on under the same number, and with the same owner.
+                if why != msgr::Fault::SessionReset {
+                    self.visitors.remove(&conn);
+                }
+                Some(Event::Reset { conn, why })
+            }
+            other => Some(other),
+        }
+    }
+
+    fn answer(&mut self, endpoint: &mut Endpoint, secrets: &RotatingSecrets, conn: ConnId, method: u32, modes: &[u32], payload: &bytes::Bytes) {
+        let offered = modes.iter().copied().find(|m| MODES.contains(m));
+        let (METHOD_CEPHX, Some(mode)) = (method, offered) else {
+            return endpoint.auth_bad_method(conn, method, Errno::EOPNOTSUPP, vec![METHOD_CEPHX], MODES.to_vec());
+        };
+        let service = self.service;
+        let auth = self.arriving.entry(conn).or_insert_with(|| ServiceAuth::new(service));
+        match auth.handle(payload, mode, |id| secrets.get(id).cloned(), &mut self.rng) {
+            ServiceReply::More(payload) => endpoint.auth_reply_more(conn, payload),
+            ServiceReply::Done(session) => {
+                self.arriving.remove(&conn);
+                let visitor = Visitor { name: session.name, global_id: session.global_id, caps: session.caps };
+                self.visitors.insert(conn, visitor);
+                endpoint.auth_server_done(conn, session.global_id, mode, session.payload, session.session_key, session.connection_secret);
+            }
+            ServiceReply::Bad(errno) => {
+                self.arriving.remove(&conn);
+                endpoint.auth_bad_method(conn, method, errno, vec![METHOD_CEPHX], MODES.to_vec());
+            }
+        }
+    }
+}
+
+/// The peer's first choice among these is taken: stock clients ask for crc at OSDs and for secure at mons and mgrs.
+const MODES: [u32; 2] = [msgr::MODE_CRC, msgr::MODE_SECURE];
