@@ -1,1 +1,20 @@
+//! What operators see of every daemon: commands and their tables, options, counters, health, slow requests.
+//!
+//! Room: ground floor. Values in, text out. Names, columns and blanks are Ceph's, for scripts read them; sentences are
+//! ours.
+//! Upstream: src/common/{cmdparse,config,Formatter,TextTable,perf_counters,TrackedOp,admin_socket}.cc.
+#![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+pub mod command;
+pub mod health;
+pub mod human;
+pub mod json;
+pub mod optracker;
+pub mod perf;
+pub mod socket;
+pub mod table;
+
+pub use command::{Args, Command, CommandError, CommandSpec, CommandTable, Format};
+pub use json::JsonWriter;
+pub use table::{Align, TextTable};

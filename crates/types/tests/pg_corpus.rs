@@ -24,7 +24,8 @@ fn objects(kind: &str) -> Vec<(PathBuf, Bytes)> {
 fn judge<T: Decode + Encode>(kind: &str, version: u8) {
     for (path, bytes) in objects(kind) {
         let value: T = denc::from_bytes(&bytes).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-        if bytes[0] == version {
+        // Reef writes newer types inside of an unchanged version.
+        if bytes[0] == version && !path.to_string_lossy().contains("18.2.0") {
             assert_eq!(denc::to_bytes(&value, SUPPORTED), bytes, "{}", path.display());
         }
     }
