@@ -147,19 +147,32 @@ fn sockaddr(d: &mut Decoder<'_>) -> Result<Option<SocketAddr>, DecodeError> {
     }
 }
 
+impl EntityAddr {
+    /// Address and port without the kind of protocol.
+    pub fn sock_string(&self) -> String {
+        match self.sock {
+            Some(sock) => sock.to_string(),
+            None => "(unrecognized address family 0)".to_owned(),
+        }
+    }
+
+    /// As maps showed addresses before there were kinds: `127.0.0.1:6800/1234`.
+    pub fn legacy_string(&self) -> String {
+        format!("{}/{}", self.sock_string(), self.nonce)
+    }
+}
+
 impl fmt::Display for EntityAddr {
-    /// As maps print it: `v2:127.0.0.1:6800/1234`; `-` when blank.
+    /// As maps print it: `v2:127.0.0.1:6800/1234`; `-` when it is of no kind.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let prefix = match self.kind {
+            AddrKind::NONE => return f.pad("-"),
+            AddrKind::ANY => "",
             AddrKind::LEGACY => "v1:",
             AddrKind::MSGR2 => "v2:",
-            AddrKind::ANY => "",
-            _ => return write!(f, "-"),
+            _ => "???:",
         };
-        match self.sock {
-            Some(sock) => write!(f, "{prefix}{sock}/{}", self.nonce),
-            None => write!(f, "{prefix}:/{}", self.nonce),
-        }
+        write!(f, "{prefix}{}", self.legacy_string())
     }
 }
 
@@ -194,12 +207,20 @@ impl Decode for AddrVec {
         }
     }
 }
+impl AddrVec {
+    /// The msgr v1 address, or the first, as maps showed it before there were several.
+    pub fn legacy_string(&self) -> String {
+        let legacy = self.0.iter().find(|a| a.kind == AddrKind::LEGACY);
+        legacy.or(self.0.first()).copied().unwrap_or_default().legacy_string()
+    }
+}
 impl fmt::Display for AddrVec {
-    /// One address stands alone, several in brackets: `[v2:...,v1:...]`.
+    /// One address stands alone, several in brackets: `[v2:...,v1:...]`; none print nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all: Vec<String> = self.0.iter().map(|a| a.to_string()).collect();
         match all.as_slice() {
-            [] => write!(f, "-"),
+            [] => Ok(()),
+            [one] => f.write_str(one),
             many => write!(f, "[{}]", many.join(",")),
         }
     }

@@ -10,6 +10,7 @@ pub mod errno;
 pub mod features;
 pub mod hobject;
 pub mod id;
+pub mod json;
 pub mod map;
 pub mod msg;
 pub mod pg;

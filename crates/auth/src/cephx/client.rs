@@ -121,6 +121,13 @@ impl CephxClient {
         }
     }
 
+    /// Makes every service ticket due for renewal: a daemon refused one.
+    pub fn distrust_tickets(&mut self) {
+        for (_, ticket) in self.tickets.iter_mut().filter(|(service, _)| **service != AUTH) {
+            ticket.renew_at = Mono(0);
+        }
+    }
+
     /// The payload of a MAuth message that renews what is due, `None` if nothing is.
     pub fn renewal(&self, now: Mono, rng: &mut ChaCha8Rng) -> Option<Bytes> {
         let auth = self.tickets.get(&AUTH)?;

@@ -5,6 +5,7 @@
 //! Upstream: src/osd/OSDMap.h, src/mon/MonMap.h, src/mon/MgrMap.h, src/mds/{FSMap,MDSMap,FSMapUser}.h.
 //! Tests: tests/corpus_maps.rs, tests/stock_tools.rs.
 
+mod addr_dump;
 pub mod fsmap;
 pub mod fsmap_user;
 pub mod interval;
@@ -13,6 +14,7 @@ pub mod mgrmap;
 pub mod monmap;
 pub mod osdmap;
 pub mod pool;
+mod pool_dump;
 pub mod pool_opts;
 pub mod release;
 
@@ -22,7 +24,7 @@ pub use interval::SnapIntervals;
 pub use mdsmap::{CompatSet, MdsInfo, MdsMap};
 pub use mgrmap::{MgrMap, ModuleInfo, ModuleOption, StandbyInfo};
 pub use monmap::{ElectionStrategy, MonInfo, MonMap};
-pub use osdmap::{OsdInfo, OsdMap, OsdMapIncremental, OsdXInfo};
+pub use osdmap::{OsdInfo, OsdMap, OsdMapIncremental, OsdXInfo, UpActing};
 pub use pool::{AutoscaleMode, HitSetParams, MergeMeta, PgPool, PoolSnap, PoolType};
 pub use pool_opts::{PoolOptKey, PoolOptValue, PoolOpts};
 pub use release::Release;

@@ -5,11 +5,13 @@
 use super::OsdMap;
 use crate::map::Release;
 use crate::{AddrVec, EntityAddr, PoolId, Utime};
+use crush::CrushMap;
 use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
+use std::sync::Arc;
 use std::collections::BTreeMap;
 
 /// The features whose encoding of the map this is: what a 16.2 cluster has. Kept in every incremental.
-pub const MAP_FEATURES: u64 = 0x3f01_cfbd_fffd_ffff;
+pub const MAP_FEATURES: u64 = crate::features::SUPPORTED;
 
 /// Runs `body` in the outer envelope, then patches in the checksum of all but itself, which `body` left room for:
 /// it returns where. `tail` bytes of the envelope follow the checksum.
@@ -54,7 +56,8 @@ impl OsdMap {
         e.put(&self.pools).put(&self.pool_name).put(&self.pool_max).put(&self.flags);
         e.put(&self.max_osd).put(&self.osd_state).put(&self.osd_weight).put(&self.client_addrs);
         e.put(&self.pg_temp).put(&self.primary_temp).put(&self.osd_primary_affinity);
-        e.put(&self.crush).put(&self.erasure_code_profiles).put(&self.pg_upmap).put(&self.pg_upmap_items);
+        e.blob(&denc::to_bytes(&*self.crush, MAP_FEATURES)).put(&self.erasure_code_profiles);
+        e.put(&self.pg_upmap).put(&self.pg_upmap_items);
         e.put(&self.crush_version).put(&self.new_removed_snaps).put(&self.new_purged_snaps);
         e.put(&self.last_up_change).put(&self.last_in_change);
     }
@@ -79,7 +82,8 @@ impl OsdMap {
         (self.pools, self.pool_name, self.pool_max, self.flags) = d.get()?;
         (self.max_osd, self.osd_state, self.osd_weight, self.client_addrs) = d.get()?;
         (self.pg_temp, self.primary_temp, self.osd_primary_affinity) = d.get()?;
-        (self.crush, self.erasure_code_profiles) = d.get()?;
+        self.crush = Arc::new(d.nested(CrushMap::decode)?);
+        self.erasure_code_profiles = d.get()?;
         (self.pg_upmap, self.pg_upmap_items, self.crush_version) = d.get()?;
         (self.new_removed_snaps, self.new_purged_snaps) = d.get()?;
         if v >= 9 {
@@ -112,7 +116,7 @@ impl OsdMap {
     }
 
     /// Flags that a release implies, as every reader upstream sets them.
-    fn imply_flags(&mut self) {
+    pub(super) fn imply_flags(&mut self) {
         if self.require_osd_release >= Release::NAUTILUS {
             self.flags |= Self::FLAG_PGLOG_HARDLIMIT;
         }

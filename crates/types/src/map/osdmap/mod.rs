@@ -3,23 +3,32 @@
 //! Holds: the vectors indexed by OSD number are all `max_osd` long; a crc is that of the encoding we made or read.
 //! Upstream: src/osd/OSDMap.{h,cc}.
 
+mod apply;
 mod codec;
+mod compat;
+mod dump;
 mod flags;
 mod inc_codec;
 mod incremental;
 mod info;
+mod mapping;
 
+pub use apply::ApplyError;
 pub use codec::MAP_FEATURES;
+pub use dump::print_osds;
+pub(crate) use dump::settings;
 pub use flags::{cluster_flag_by_name, cluster_flags_string, osd_state_names, CLUSTER_FLAGS, OSD_STATES};
 pub use incremental::OsdMapIncremental;
 pub use info::{OsdInfo, OsdXInfo};
+pub use mapping::{UpActing, stable_mod};
 
 use super::interval::SnapIntervals;
 use super::pool::PgPool;
 use super::release::Release;
 use crate::{AddrVec, EntityAddr, Epoch, OsdId, PgId, PoolId, Utime};
-use denc::Bytes;
+use crush::CrushMap;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use uuid::Uuid;
 
 /// An erasure-code profile: settings by name.
@@ -55,8 +64,8 @@ pub struct OsdMap {
     pub primary_temp: BTreeMap<PgId, OsdId>,
     /// 16.16 fixed point by OSD, 0x10000 by default; empty when no OSD differs.
     pub osd_primary_affinity: Vec<u32>,
-    /// The CRUSH map, encoded.
-    pub crush: Bytes,
+    /// The hierarchy and the rules of placement.
+    pub crush: Arc<CrushMap>,
     /// Counts changes of `crush`.
     pub crush_version: u32,
     pub erasure_code_profiles: BTreeMap<String, EcProfile>,
@@ -122,7 +131,7 @@ impl Default for OsdMap {
             pg_temp: BTreeMap::new(),
             primary_temp: BTreeMap::new(),
             osd_primary_affinity: Vec::new(),
-            crush: Bytes::new(),
+            crush: Arc::new(CrushMap::default()),
             crush_version: 1,
             erasure_code_profiles: BTreeMap::new(),
             pg_upmap: BTreeMap::new(),
@@ -174,6 +183,8 @@ impl OsdMap {
     pub const WEIGHT_IN: u32 = 0x1_0000;
     /// An OSD that gets no data.
     pub const WEIGHT_OUT: u32 = 0;
+    /// An OSD that never refuses to be primary.
+    pub const AFFINITY_DEFAULT: u32 = 0x1_0000;
 
     pub const FLAG_NEARFULL: u32 = 1 << 0;
     pub const FLAG_FULL: u32 = 1 << 1;
@@ -236,7 +247,7 @@ impl OsdMap {
             addrs.resize(n, AddrVec::default());
         }
         if !self.osd_primary_affinity.is_empty() {
-            self.osd_primary_affinity.resize(n, 0x1_0000);
+            self.osd_primary_affinity.resize(n, Self::AFFINITY_DEFAULT);
         }
     }
 
@@ -277,7 +288,7 @@ impl OsdMap {
 
     /// 16.16 primary affinity.
     pub fn primary_affinity(&self, osd: OsdId) -> u32 {
-        at(&self.osd_primary_affinity, osd).copied().unwrap_or(0x1_0000)
+        at(&self.osd_primary_affinity, osd).copied().unwrap_or(Self::AFFINITY_DEFAULT)
     }
 
     /// Every OSD that exists.
