@@ -2,8 +2,12 @@
 //!
 //! Upstream: src/mon/MgrMap.h.
 
+use super::osdmap::settings;
+use super::release::Release;
+use crate::json::{Obj, array};
 use crate::{AddrVec, Epoch, Utime};
 use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// An option of a module (`MgrMap::ModuleOption`).
@@ -153,5 +157,78 @@ impl Decode for MgrMap {
             m.clients = names.into_iter().zip(addrs).collect();
             Ok(m)
         })
+    }
+}
+
+impl MgrMap {
+    /// `mgr dump -f json`.
+    pub fn dump_json(&self) -> Value {
+        let mut o = Obj::new();
+        o.put("epoch", self.epoch.0).put("active_gid", self.active_gid).put("active_name", self.active_name.as_str());
+        o.put("active_addrs", self.active_addrs.dump_json()).put("active_addr", self.active_addrs.legacy_string());
+        o.show("active_change", self.active_change).put("active_mgr_features", self.active_mgr_features);
+        o.put("available", self.available);
+        o.put("standbys", array(self.standbys.values().map(StandbyInfo::dump_json)));
+        o.put("modules", array(self.modules.iter().map(String::as_str)));
+        o.put("available_modules", array(self.available_modules.iter().map(ModuleInfo::dump_json)));
+        o.put("services", settings(&self.services));
+        let always_on = self.always_on_modules.iter().map(|(release, modules)| {
+            let release = Release(u8::try_from(*release).unwrap_or(0));
+            (release.name(), array(modules.iter().map(String::as_str)))
+        });
+        // Two fields and a list of clients without names: upstream closes this object late.
+        let mut always_on: Obj = always_on.collect();
+        always_on.put("last_failure_osd_epoch", self.last_failure_osd_epoch.0);
+        always_on.put("active_clients", array(self.clients.iter().map(|(name, addrs)| dump_client(name, addrs))));
+        o.put("always_on_modules", always_on);
+        o.done()
+    }
+}
+
+fn dump_client(name: &str, addrs: &AddrVec) -> Value {
+    let mut o = Obj::new();
+    if !name.is_empty() {
+        o.put("name", name);
+    }
+    o.extend(addrs.dump_json());
+    o.done()
+}
+
+impl StandbyInfo {
+    fn dump_json(&self) -> Value {
+        let mut o = Obj::new();
+        o.put("gid", self.gid).put("name", self.name.as_str()).put("mgr_features", self.mgr_features);
+        o.put("available_modules", array(self.available_modules.iter().map(ModuleInfo::dump_json)));
+        o.done()
+    }
+}
+
+impl ModuleInfo {
+    /// As `mgr dump` shows it.
+    pub fn dump_json(&self) -> Value {
+        let mut o = Obj::new();
+        o.put("name", self.name.as_str()).put("can_run", self.can_run).put("error_string", self.error_string.as_str());
+        let options = self.module_options.iter().map(|(name, option)| (name.as_str(), option.dump_json()));
+        o.put("module_options", options.collect::<Obj>());
+        o.done()
+    }
+}
+
+/// Names of option types and levels, by number.
+const OPTION_KINDS: [&str; 11] =
+    ["uint", "int", "str", "float", "bool", "addr", "addrvec", "uuid", "size", "secs", "millisecs"];
+const OPTION_LEVELS: [&str; 3] = ["basic", "advanced", "dev"];
+
+impl ModuleOption {
+    fn dump_json(&self) -> Value {
+        let name = |table: &[&'static str], i: u8| table.get(usize::from(i)).copied().unwrap_or("unknown");
+        let list = |set: &BTreeSet<String>| array(set.iter().map(String::as_str));
+        let mut o = Obj::new();
+        o.put("name", self.name.as_str()).put("type", name(&OPTION_KINDS, self.kind));
+        o.put("level", name(&OPTION_LEVELS, self.level)).put("flags", self.flags);
+        o.put("default_value", self.default_value.as_str()).put("min", self.min.as_str()).put("max", self.max.as_str());
+        o.put("enum_allowed", list(&self.enum_allowed)).put("desc", self.desc.as_str());
+        o.put("long_desc", self.long_desc.as_str()).put("tags", list(&self.tags)).put("see_also", list(&self.see_also));
+        o.done()
     }
 }

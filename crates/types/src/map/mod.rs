@@ -6,6 +6,7 @@
 //! Tests: tests/corpus_maps.rs, tests/stock_tools.rs.
 
 mod addr_dump;
+mod fs_dump;
 pub mod fsmap;
 pub mod fsmap_user;
 pub mod interval;
@@ -18,7 +19,8 @@ mod pool_dump;
 pub mod pool_opts;
 pub mod release;
 
-pub use fsmap::{FsMap, Filesystem};
+pub use fs_dump::mds_state_name;
+pub use fsmap::{Filesystem, FsMap};
 pub use fsmap_user::{FsInfo, FsMapUser};
 pub use interval::SnapIntervals;
 pub use mdsmap::{CompatSet, MdsInfo, MdsMap};

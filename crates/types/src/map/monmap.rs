@@ -3,8 +3,10 @@
 //! Upstream: src/mon/MonMap.{h,cc}.
 
 use super::release::Release;
+use crate::json::{Obj, array};
 use crate::{AddrVec, EntityAddr, Epoch, Utime};
 use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
+use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
@@ -179,4 +181,80 @@ impl Decode for MonMap {
             Ok(m)
         })
     }
+}
+
+impl MonMap {
+    /// `mon dump -f json`, without what the monitor adds of the quorum.
+    pub fn dump_json(&self) -> Value {
+        let mut o = Obj::new();
+        o.put("epoch", self.epoch.0).show("fsid", self.fsid);
+        o.put("modified", self.last_changed.gmt()).put("created", self.created.gmt());
+        o.put("min_mon_release", self.min_mon_release.0).show("min_mon_release_name", self.min_mon_release);
+        o.put("election_strategy", self.strategy.0);
+        // The colon and the blank are upstream's.
+        o.put("disallowed_leaders: ", joined(&self.disallowed_leaders));
+        o.put("stretch_mode", self.stretch_mode_enabled).put("tiebreaker_mon", self.tiebreaker_mon.as_str());
+        let mut features = Obj::new();
+        features.put("persistent", array(self.persistent_features.names()));
+        features.put("optional", array(self.optional_features.names()));
+        o.put("features", features);
+        let mons = self.ranks.iter().enumerate().filter_map(|(rank, name)| Some((rank, self.mon_info.get(name)?)));
+        o.put("mons", array(mons.map(|(rank, mon)| mon.dump_json(rank))));
+        o.done()
+    }
+
+    /// `mon dump` in plain text.
+    pub fn print_plain(&self) -> String {
+        let mut s = format!("epoch {}\nfsid {}\n", self.epoch, self.fsid);
+        s += &format!("last_changed {}\ncreated {}\n", self.last_changed, self.created);
+        s += &format!("min_mon_release {} ({})\n", self.min_mon_release.0, self.min_mon_release);
+        s += &format!("election_strategy: {}\n", self.strategy.0);
+        if !self.disallowed_leaders.is_empty() {
+            s += &format!("disallowed_leaders {}\n", joined(&self.disallowed_leaders));
+        }
+        for (rank, name) in self.ranks.iter().enumerate() {
+            let Some(mon) = self.mon_info.get(name) else { continue };
+            s += &format!("{rank}: {} mon.{name}", mon.public_addrs);
+            if !mon.crush_loc.is_empty() {
+                s += &format!("; crush_location {}", braced(&mon.crush_loc));
+            }
+            s += "\n";
+        }
+        s
+    }
+
+    /// `e1: 1 mons at {a=v2:127.0.0.1:3300/0}`, the beginning of `mon stat`.
+    pub fn print_summary(&self) -> String {
+        let mons: Vec<String> = self.mon_info.iter().map(|(name, m)| format!("{name}={}", m.public_addrs)).collect();
+        format!("e{}: {} mons at {{{}}}", self.epoch, mons.len(), mons.join(","))
+    }
+}
+
+impl MonInfo {
+    fn dump_json(&self, rank: usize) -> Value {
+        let mut o = Obj::new();
+        o.put("rank", rank).put("name", self.name.as_str()).put("public_addrs", self.public_addrs.dump_json());
+        o.put("addr", self.public_addrs.legacy_string()).put("public_addr", self.public_addrs.legacy_string());
+        o.put("priority", self.priority).put("weight", self.weight).put("crush_location", braced(&self.crush_loc));
+        o.done()
+    }
+}
+
+impl MonFeatures {
+    /// Names of the bits that are set; `unknown` for those without.
+    pub fn names(self) -> Vec<&'static str> {
+        let name = |bit: u64| Self::NAMES.iter().find(|(b, _)| *b == bit).map_or("unknown", |(_, name)| *name);
+        (0..64).map(|i| 1 << i).filter(|bit| self.0 & bit != 0).map(name).collect()
+    }
+}
+
+/// `a,b`.
+fn joined(names: &BTreeSet<String>) -> String {
+    names.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// `{a=1,b=2}`.
+fn braced(map: &BTreeMap<String, String>) -> String {
+    let pairs: Vec<String> = map.iter().map(|(k, v)| format!("{k}={v}")).collect();
+    format!("{{{}}}", pairs.join(","))
 }
