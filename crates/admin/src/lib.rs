@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 pub mod command;
+pub mod conf;
 pub mod health;
 pub mod human;
 pub mod json;
