@@ -17,6 +17,8 @@ impl AddrKind {
     pub const LEGACY: Self = AddrKind(1);
     pub const MSGR2: Self = AddrKind(2);
     pub const ANY: Self = AddrKind(3);
+    /// A network: the nonce is the prefix length (in blocklists only).
+    pub const CIDR: Self = AddrKind(4);
 }
 
 /// An address with the nonce that tells one boot of a daemon from the next.
@@ -170,6 +172,7 @@ impl fmt::Display for EntityAddr {
             AddrKind::ANY => "",
             AddrKind::LEGACY => "v1:",
             AddrKind::MSGR2 => "v2:",
+            AddrKind::CIDR => "cidr:",
             _ => "???:",
         };
         write!(f, "{prefix}{}", self.legacy_string())

@@ -1,10 +1,6 @@
-//! JSON as stock daemons render it: the same digits, the same indentation, fields in the order they were put.
-//!
-//! Upstream: src/common/Formatter.cc (JSONFormatter).
+//! Building JSON in the order stock daemons put it. `admin::json` renders it.
 
-use serde_json::ser::{Formatter, PrettyFormatter, Serializer};
 use serde_json::{Map, Value};
-use std::io::{self, Write};
 
 /// An object being filled, field by field.
 #[derive(Debug, Default)]
@@ -64,23 +60,6 @@ pub fn float(x: f64) -> Value {
     }
 }
 
-/// `-f json`: one line without spaces.
-pub fn compact(value: &Value) -> String {
-    render(value, Exact(serde_json::ser::CompactFormatter))
-}
-
-/// `-f json-pretty`: indented by four.
-pub fn pretty(value: &Value) -> String {
-    render(value, Exact(PrettyFormatter::with_indent(b"    ")))
-}
-
-fn render(value: &Value, formatter: impl Formatter) -> String {
-    let mut out = Vec::new();
-    let written = serde::Serialize::serialize(value, &mut Serializer::with_formatter(&mut out, formatter));
-    debug_assert!(written.is_ok(), "a Value into a Vec");
-    String::from_utf8_lossy(&out).into_owned()
-}
-
 /// `%.*g`: `digits` significant digits, no trailing zeros, an exponent below 1e-4 and from 10^digits on. What
 /// C++ streams print, with 6 digits unless told otherwise.
 pub fn general(x: f64, digits: usize) -> String {
@@ -101,42 +80,6 @@ pub fn general(x: f64, digits: usize) -> String {
     trim(&format!("{x:.*}", (digits as i32 - 1 - exponent).max(0) as usize))
 }
 
-/// Wraps a formatter so that floats have the 17 digits that stock prints.
-struct Exact<F>(F);
-
-impl<F: Formatter> Formatter for Exact<F> {
-    fn write_f64<W: ?Sized + Write>(&mut self, w: &mut W, value: f64) -> io::Result<()> {
-        w.write_all(general(value, 17).as_bytes())
-    }
-    fn begin_array<W: ?Sized + Write>(&mut self, w: &mut W) -> io::Result<()> {
-        self.0.begin_array(w)
-    }
-    fn end_array<W: ?Sized + Write>(&mut self, w: &mut W) -> io::Result<()> {
-        self.0.end_array(w)
-    }
-    fn begin_array_value<W: ?Sized + Write>(&mut self, w: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_array_value(w, first)
-    }
-    fn end_array_value<W: ?Sized + Write>(&mut self, w: &mut W) -> io::Result<()> {
-        self.0.end_array_value(w)
-    }
-    fn begin_object<W: ?Sized + Write>(&mut self, w: &mut W) -> io::Result<()> {
-        self.0.begin_object(w)
-    }
-    fn end_object<W: ?Sized + Write>(&mut self, w: &mut W) -> io::Result<()> {
-        self.0.end_object(w)
-    }
-    fn begin_object_key<W: ?Sized + Write>(&mut self, w: &mut W, first: bool) -> io::Result<()> {
-        self.0.begin_object_key(w, first)
-    }
-    fn begin_object_value<W: ?Sized + Write>(&mut self, w: &mut W) -> io::Result<()> {
-        self.0.begin_object_value(w)
-    }
-    fn end_object_value<W: ?Sized + Write>(&mut self, w: &mut W) -> io::Result<()> {
-        self.0.end_object_value(w)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,17 +97,5 @@ mod tests {
         ] {
             assert_eq!((general(x, 6).as_str(), general(x, 17).as_str()), (six, seventeen));
         }
-    }
-
-    #[test]
-    fn pretty_json_indents_by_four_and_keeps_order() {
-        let mut o = Obj::new();
-        o.put("z", 1).put("a", float(0.95f32.into())).put("empty", array::<u32>([])).put("list", array([1, 2]));
-        let v = o.done();
-        assert_eq!(compact(&v), r#"{"z":1,"a":0.94999998807907104,"empty":[],"list":[1,2]}"#);
-        assert_eq!(
-            pretty(&v),
-            "{\n    \"z\": 1,\n    \"a\": 0.94999998807907104,\n    \"empty\": [],\n    \"list\": [\n        1,\n        2\n    ]\n}"
-        );
     }
 }

@@ -12,6 +12,7 @@ impl EntityAddr {
             AddrKind::LEGACY => "v1",
             AddrKind::MSGR2 => "v2",
             AddrKind::ANY => "any",
+            AddrKind::CIDR => "cidr",
             _ => "???",
         };
         let mut o = Obj::new();

@@ -215,6 +215,10 @@ impl OsdMap {
             self.blocklist.entry(*addr).or_insert(*until);
         }
         self.blocklist.retain(|addr, _| !inc.old_blocklist.contains(addr));
+        for (addr, until) in &inc.new_range_blocklist {
+            self.range_blocklist.entry(*addr).or_insert(*until);
+        }
+        self.range_blocklist.retain(|addr, _| !inc.old_range_blocklist.contains(addr));
         self.crush_node_flags.extend(&inc.new_crush_node_flags);
         self.crush_node_flags.retain(|_, flags| *flags != 0);
         self.device_class_flags.extend(&inc.new_device_class_flags);

@@ -37,7 +37,7 @@ impl OsdMap {
     pub fn encode_with_crc(&self, e: &mut Encoder) -> u32 {
         encode_checked(e, |e| {
             e.envelope(9, 1, |e| self.encode_client(e));
-            e.envelope(if self.stretch_mode_enabled { 10 } else { 9 }, 1, |e| self.encode_osd_only(e));
+            e.envelope(self.osd_only_version(), 1, |e| self.encode_osd_only(e));
             let at = e.len();
             e.put(&0u32);
             at
@@ -49,6 +49,15 @@ impl OsdMap {
         let mut e = Encoder::new(MAP_FEATURES);
         self.crc = Some(self.encode_with_crc(&mut e));
         e.finish()
+    }
+
+    /// As old as what is in it allows: 16.2 does the same.
+    fn osd_only_version(&self) -> u8 {
+        match (self.range_blocklist.is_empty(), self.stretch_mode_enabled) {
+            (false, _) => 11,
+            (true, true) => 10,
+            (true, false) => 9,
+        }
     }
 
     fn encode_client(&self, e: &mut Encoder) {
@@ -68,9 +77,12 @@ impl OsdMap {
         e.put(&self.hb_front_addrs).put(&self.nearfull_ratio).put(&self.full_ratio).put(&self.backfillfull_ratio);
         e.put(&self.require_min_compat_client).put(&self.require_osd_release).put(&self.removed_snaps_queue);
         e.put(&self.crush_node_flags).put(&self.device_class_flags);
-        if self.stretch_mode_enabled {
+        if self.osd_only_version() >= 10 {
             e.put(&self.stretch_mode_enabled).put(&self.stretch_bucket_count).put(&self.degraded_stretch_mode);
             e.put(&self.recovering_stretch_mode).put(&self.stretch_mode_bucket);
+        }
+        if self.osd_only_version() >= 11 {
+            e.put(&self.range_blocklist);
         }
     }
 
@@ -111,6 +123,9 @@ impl OsdMap {
         if v >= 10 {
             (self.stretch_mode_enabled, self.stretch_bucket_count, self.degraded_stretch_mode) = d.get()?;
             (self.recovering_stretch_mode, self.stretch_mode_bucket) = d.get()?;
+        }
+        if v >= 11 {
+            self.range_blocklist = d.get()?;
         }
         Ok(())
     }
@@ -193,7 +208,7 @@ impl Decode for OsdMap {
         m.crc = decode_checked("OSDMap", d, |d| {
             // Newer parts only append; clients upstream accept any version whose compat is 1.
             d.envelope("OSDMap", 9, |v, d| m.decode_client(v, d))?;
-            d.envelope("OSDMap", 10, |v, d| m.decode_osd_only(v, d))
+            d.envelope("OSDMap", 11, |v, d| m.decode_osd_only(v, d))
         })?;
         m.imply_flags();
         m.check_lengths()?;

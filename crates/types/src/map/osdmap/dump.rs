@@ -101,8 +101,10 @@ impl OsdMap {
     }
 
     fn dump_rest(&self, o: &mut Obj) {
-        let blocklist = self.blocklist.iter().map(|(addr, until)| (addr.to_string(), until.to_string()));
-        o.put("blocklist", blocklist.collect::<Obj>());
+        for (name, list) in [("blocklist", &self.blocklist), ("range_blocklist", &self.range_blocklist)] {
+            let list = list.iter().map(|(addr, until)| (addr.to_string(), until.to_string()));
+            o.put(name, list.collect::<Obj>());
+        }
         let profiles = self.erasure_code_profiles.iter().map(|(name, p)| (name.as_str(), settings(p)));
         o.put("erasure_code_profiles", profiles.collect::<Obj>());
         o.put("removed_snaps_queue", dump_snaps(&self.removed_snaps_queue));
@@ -216,6 +218,9 @@ impl OsdMap {
         self.pg_temp.iter().for_each(|(pg, osds)| s += &format!("pg_temp {pg} {}\n", print_osds(osds)));
         self.primary_temp.iter().for_each(|(pg, osd)| s += &format!("primary_temp {pg} {osd}\n"));
         self.blocklist.iter().for_each(|(addr, until)| s += &format!("blocklist {addr} expires {until}\n"));
+        for (addr, until) in &self.range_blocklist {
+            s += &format!("range_blocklist {addr} expires {until}\n");
+        }
         s
     }
 }

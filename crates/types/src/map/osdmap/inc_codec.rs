@@ -13,7 +13,7 @@ impl OsdMapIncremental {
     pub fn encode_with_crc(&self, e: &mut Encoder) -> u32 {
         encode_checked(e, |e| {
             e.envelope(8, 1, |e| self.encode_client(e));
-            e.envelope(if self.change_stretch_mode { 10 } else { 9 }, 1, |e| self.encode_osd_only(e));
+            e.envelope(self.osd_only_version(), 1, |e| self.encode_osd_only(e));
             let at = e.len();
             e.put(&0u32).put(&self.full_crc);
             at
@@ -28,6 +28,14 @@ impl OsdMapIncremental {
         let mut e = Encoder::new(MAP_FEATURES);
         self.inc_crc = Some(self.encode_with_crc(&mut e));
         (full, e.finish())
+    }
+
+    fn osd_only_version(&self) -> u8 {
+        match self.new_range_blocklist.is_empty() && self.old_range_blocklist.is_empty() {
+            false => 11,
+            true if self.change_stretch_mode => 10,
+            true => 9,
+        }
     }
 
     fn encode_client(&self, e: &mut Encoder) {
@@ -53,10 +61,13 @@ impl OsdMapIncremental {
         e.put(&self.new_require_min_compat_client.unwrap_or(NO_RELEASE));
         e.put(&self.new_require_osd_release.unwrap_or(NO_RELEASE));
         e.put(&self.new_crush_node_flags).put(&self.new_device_class_flags);
-        if self.change_stretch_mode {
+        if self.osd_only_version() >= 10 {
             e.put(&self.change_stretch_mode).put(&self.new_stretch_bucket_count);
             e.put(&self.new_degraded_stretch_mode).put(&self.new_recovering_stretch_mode);
             e.put(&self.new_stretch_mode_bucket).put(&self.stretch_mode_enabled);
+        }
+        if self.osd_only_version() >= 11 {
+            e.put(&self.new_range_blocklist).put(&self.old_range_blocklist);
         }
     }
 
@@ -106,6 +117,9 @@ impl OsdMapIncremental {
             (self.new_degraded_stretch_mode, self.new_recovering_stretch_mode) = d.get()?;
             (self.new_stretch_mode_bucket, self.stretch_mode_enabled) = d.get()?;
         }
+        if v >= 11 {
+            (self.new_range_blocklist, self.old_range_blocklist) = d.get()?;
+        }
         Ok(())
     }
 }
@@ -121,7 +135,7 @@ impl Decode for OsdMapIncremental {
         let mut full_crc = 0;
         inc.inc_crc = decode_checked("OSDMap::Incremental", d, |d| {
             d.envelope("OSDMap::Incremental", 8, |v, d| inc.decode_client(v, d))?;
-            d.envelope("OSDMap::Incremental", 10, |v, d| inc.decode_osd_only(v, d))?;
+            d.envelope("OSDMap::Incremental", 11, |v, d| inc.decode_osd_only(v, d))?;
             // Behind our own checksum stands the one of the full map; maps of version 7 end here.
             let mut tail = d.clone();
             if tail.remaining() >= 8 {

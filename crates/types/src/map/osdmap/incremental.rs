@@ -51,6 +51,8 @@ pub struct OsdMapIncremental {
     pub new_lost: BTreeMap<OsdId, Epoch>,
     pub new_blocklist: BTreeMap<EntityAddr, Utime>,
     pub old_blocklist: Vec<EntityAddr>,
+    pub new_range_blocklist: BTreeMap<EntityAddr, Utime>,
+    pub old_range_blocklist: Vec<EntityAddr>,
     pub new_up_cluster: BTreeMap<OsdId, AddrVec>,
     pub cluster_snapshot: String,
     pub new_uuid: BTreeMap<OsdId, Uuid>,

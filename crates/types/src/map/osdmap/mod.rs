@@ -83,6 +83,8 @@ pub struct OsdMap {
     pub osd_info: Vec<OsdInfo>,
     /// Address to the time its listing ends.
     pub blocklist: BTreeMap<EntityAddr, Utime>,
+    /// Networks (type 4, the nonce is the prefix length) to the time their listing ends; since 16.2.11.
+    pub range_blocklist: BTreeMap<EntityAddr, Utime>,
     pub cluster_snapshot_epoch: Epoch,
     pub cluster_snapshot: String,
     pub osd_uuid: Vec<Uuid>,
@@ -142,6 +144,7 @@ impl Default for OsdMap {
             last_in_change: Utime::ZERO,
             osd_info: Vec::new(),
             blocklist: BTreeMap::new(),
+            range_blocklist: BTreeMap::new(),
             cluster_snapshot_epoch: Epoch(0),
             cluster_snapshot: String::new(),
             osd_uuid: Vec::new(),
