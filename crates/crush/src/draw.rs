@@ -113,7 +113,7 @@ fn hash4(bucket: &Bucket, a: u32, b: u32, c: u32, d: u32) -> u32 {
 fn draw_list(bucket: &Bucket, weights: &[u32], sums: &[u32], x: u32, r: u32) -> Option<i32> {
     let tail_first = bucket.items.iter().zip(weights).zip(sums).rev();
     for ((&item, &weight), &sum) in tail_first {
-        let point = u64::from(hash4(bucket, x, item as u32, r, bucket.id as u32) & 0xffff) * u64::from(sum) >> 16;
+        let point = (u64::from(hash4(bucket, x, item as u32, r, bucket.id as u32) & 0xffff) * u64::from(sum)) >> 16;
         if point < u64::from(weight) {
             return Some(item);
         }
@@ -126,7 +126,7 @@ fn draw_tree(bucket: &Bucket, nodes: &[u32], x: u32, r: u32) -> Option<i32> {
     let mut node = nodes.len() >> 1;
     while node & 1 == 0 && node != 0 {
         let hash = hash4(bucket, x, node as u32, r, bucket.id as u32);
-        let point = u64::from(hash) * u64::from(weight_of(node)) >> 32;
+        let point = (u64::from(hash) * u64::from(weight_of(node))) >> 32;
         let half = 1usize << (node.trailing_zeros() - 1);
         node = if point < u64::from(weight_of(node - half)) { node - half } else { node + half };
     }

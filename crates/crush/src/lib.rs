@@ -11,17 +11,27 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
 mod bucket;
+mod build;
+mod class;
 mod codec;
 mod draw;
+mod edit;
+mod error;
 pub mod hash;
 mod ln;
+mod location;
 mod map;
 mod mapper;
+mod rule;
 mod tunables;
+mod weight;
 
 pub use bucket::{Alg, Bucket};
 pub use codec::features;
+pub use error::CrushError;
+pub use location::{Location, is_valid_name, parse_location};
 pub use map::{ChooseArg, ChooseArgs, CrushMap, Op, Rule, Step};
+pub use rule::{RuleKind, SimpleRule};
 pub use tunables::{Profile, Tunables};
 
 /// No OSD at this position of a mapping (`CRUSH_ITEM_NONE`).

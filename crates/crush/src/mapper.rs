@@ -321,7 +321,7 @@ impl<'a> Mapping<'a> {
     ) -> (Option<i32>, Option<i32>) {
         let (mut bucket, mut depth) = (top, 0);
         loop {
-            let whole_rounds = matches!(bucket.alg, Alg::Uniform { .. }) && bucket.items.len() as u32 % wish.replicas == 0;
+            let whole_rounds = matches!(bucket.alg, Alg::Uniform { .. }) && (bucket.items.len() as u32).is_multiple_of(wish.replicas);
             let pace = if whole_rounds { wish.replicas.wrapping_add(1) } else { wish.replicas };
             let r = position.wrapping_add(wish.r_base).wrapping_add(pace.wrapping_mul(round));
             match self.draw(bucket, wish.kind, r, args_position, depth, false) {
