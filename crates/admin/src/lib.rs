@@ -11,6 +11,7 @@ pub mod conf;
 pub mod health;
 pub mod human;
 pub mod json;
+pub mod option;
 pub mod optracker;
 pub mod perf;
 pub mod socket;

@@ -149,12 +149,12 @@ impl ArgSpec {
     fn read_one(&self, value: &Value) -> Result<Arg, CommandError> {
         let arg = self.typed(value).ok_or_else(|| CommandError::invalid(format!("bad or missing field '{}'", self.name)))?;
         self.check_range(&arg)?;
-        if let (Some(choices), Arg::Str(s)) = (&self.choices, &arg) {
-            if !choices.split('|').any(|c| c == s) {
-                return Err(CommandError::invalid(format!("'{s}' not belong to '{choices}'")));
+        match (&self.choices, &arg) {
+            (Some(choices), Arg::Str(s)) if !choices.split('|').any(|c| c == s) => {
+                Err(CommandError::invalid(format!("'{s}' not belong to '{choices}'")))
             }
+            _ => Ok(arg),
         }
-        Ok(arg)
     }
 
     fn typed(&self, value: &Value) -> Option<Arg> {

@@ -1,0 +1,73 @@
+//! Options: what exists, what is set where, and what is in force.
+//!
+//! An option that changes nothing here is accepted, for it stands in the files and habits of many, but `effective` says
+//! so, and whoever sets it is told. Names are upstream's; blanks and dashes in them are underscores.
+//! Upstream: src/common/options.{h,cc}, src/common/config.cc, src/mon/ConfigMap.{h,cc}.
+
+mod database;
+mod spec;
+mod table_common;
+mod table_debug;
+mod table_mon;
+mod table_osd;
+mod table_store;
+mod value;
+mod values;
+
+pub use database::{ConfigDb, Section, Target, Who};
+pub use spec::{Level, OptType, OptionSpec};
+pub use values::{ConfigValues, Source};
+
+use crate::command::CommandError;
+use types::Errno;
+
+/// Every option, sorted by name.
+pub fn all() -> Vec<&'static OptionSpec> {
+    let tables = [table_common::OPTIONS, table_mon::OPTIONS, table_osd::OPTIONS, table_store::OPTIONS, table_debug::OPTIONS];
+    let mut out: Vec<&'static OptionSpec> = tables.into_iter().flatten().collect();
+    out.sort_by_key(|o| o.name);
+    out
+}
+
+/// The option of that name, however it is spelt.
+pub fn find(name: &str) -> Option<&'static OptionSpec> {
+    let name = canonical(name);
+    let tables = [table_common::OPTIONS, table_mon::OPTIONS, table_osd::OPTIONS, table_store::OPTIONS, table_debug::OPTIONS];
+    tables.into_iter().flatten().find(|o| o.name == name)
+}
+
+/// The option, or the error that `config set` gives.
+pub fn known(name: &str) -> Result<&'static OptionSpec, CommandError> {
+    find(name).ok_or_else(|| CommandError::new(Errno::EINVAL, format!("unrecognized config option '{name}'")))
+}
+
+/// The name with blanks and dashes as underscores.
+pub fn canonical(name: &str) -> String {
+    crate::conf::canonical_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_defaults_are_valid() {
+        let all = all();
+        assert!(all.len() > 300);
+        assert!(all.windows(2).all(|w| w[0].name < w[1].name));
+        for o in all {
+            for text in [Some(o.default), o.daemon_default].into_iter().flatten() {
+                // An address or an id that is not set has a text of its own.
+                if !text.is_empty() && text != "-" {
+                    o.normalize(text).unwrap_or_else(|e| panic!("{}: {e}", o.name));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn spelling_does_not_matter() {
+        assert_eq!(find("osd max-backfills").unwrap().name, "osd_max_backfills");
+        assert_eq!(known("bogus").unwrap_err().status, "unrecognized config option 'bogus'");
+    }
+}
