@@ -4,7 +4,7 @@
 //! ours.
 //! Upstream: src/common/{cmdparse,config,Formatter,TextTable,perf_counters,TrackedOp,admin_socket}.cc.
 #![forbid(unsafe_code)]
-#![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
+#![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod command;
 pub mod conf;
