@@ -203,7 +203,7 @@ fn straw_lengths(weights: &[u32], version: u8) -> Vec<u32> {
             }
             continue;
         }
-        replace(&mut lengths, i, (straw * 65536.0) as u32);
+        replace(&mut lengths, i, low_half(straw * 65536.0));
         let Some(&(_, next)) = order.get(rank + 1) else { break };
         if version == 0 && next == weight {
             continue;
@@ -219,4 +219,9 @@ fn straw_lengths(weights: &[u32], version: u8) -> Vec<u32> {
         level = f64::from(weight);
     }
     lengths
+}
+
+/// A length as x86-64 builds of stock store one that is too large for 32 bits: its low half, or 0 beyond 63 bits.
+fn low_half(length: f64) -> u32 {
+    if length < 9.0e18 { length as i64 as u32 } else { 0 }
 }

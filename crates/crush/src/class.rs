@@ -97,6 +97,11 @@ impl CrushMap {
             tree.into_iter().filter(|&id| id < 0).for_each(|id| self.erase_bucket(id));
         }
         let old = std::mem::take(&mut self.class_bucket);
+        self.populate_classes(old)
+    }
+
+    /// Makes the shadow trees of a map that has none, with the ids that `old` has for them.
+    pub(crate) fn populate_classes(&mut self, old: BTreeMap<i32, BTreeMap<i32, i32>>) -> Result<()> {
         let used = old.values().flat_map(|shadows| shadows.values().copied()).collect();
         let mut rebuild = Rebuild { old, used, sums: ShadowSums::new() };
         let classes: Vec<i32> = self.class_names.keys().copied().collect();

@@ -127,7 +127,7 @@ impl Decode for CrushMap {
         if u32::decode(d)? != MAGIC {
             return Err(DecodeError::Invalid("not a CRUSH map: bad magic number"));
         }
-        let (max_buckets, max_rules, max_devices) = <(i32, u32, i32)>::decode(d)?;
+        let (max_buckets, max_rules, _max_devices) = <(i32, u32, i32)>::decode(d)?;
         let max_buckets = u32::try_from(max_buckets).map_err(|_| DecodeError::Invalid("a negative bucket count"))?;
         let mut map = CrushMap { tunables: Tunables::LEGACY, ..CrushMap::default() };
         for i in 0..max_buckets {
@@ -143,9 +143,6 @@ impl Decode for CrushMap {
         decode_tails(d, &mut map)?;
         map.repair_choose_args();
         map.finalize();
-        // Writers may count OSDs that have left the hierarchy since; upstream forgets them here, which would make
-        // these the only bytes of a map that do not survive a round trip.
-        map.max_devices = map.max_devices.max(max_devices);
         Ok(map)
     }
 }

@@ -14,6 +14,8 @@ mod bucket;
 mod build;
 mod class;
 mod codec;
+mod compile;
+mod decompile;
 mod draw;
 mod edit;
 mod error;
@@ -28,6 +30,8 @@ mod weight;
 
 pub use bucket::{Alg, Bucket};
 pub use codec::features;
+pub use compile::{CompileError, CompileErrorKind};
+pub use decompile::Decompiled;
 pub use error::CrushError;
 pub use location::{Location, is_valid_name, parse_location};
 pub use map::{ChooseArg, ChooseArgs, CrushMap, Op, Rule, Step};

@@ -1,6 +1,6 @@
 //! The map: a hierarchy of buckets, the rules that walk it, and what everything is called.
 //!
-//! Holds: `buckets[i].id == -1 - i`; `max_devices` is above every OSD in any bucket.
+//! Holds: `buckets[i].id == -1 - i`; `max_devices` is above every OSD that is in a bucket or has a name.
 //! Upstream: struct crush_map in src/crush/crush.h, class CrushWrapper in src/crush/CrushWrapper.h.
 
 use crate::{Alg, Bucket, COMPAT_WEIGHT_SET, Tunables};
@@ -13,7 +13,7 @@ pub struct CrushMap {
     pub buckets: Vec<Option<Bucket>>,
     /// Rules by number. The length counts on the wire too.
     pub rules: Vec<Option<Rule>>,
-    /// Above every OSD in any bucket: `finalize` makes it one more than the highest.
+    /// One more than the highest OSD that is in a bucket or has a name.
     pub max_devices: i32,
     pub tunables: Tunables,
     /// Bucket type number to name; 0 is the leaf type, `osd`.
@@ -215,10 +215,11 @@ impl CrushMap {
         }
     }
 
-    /// Recomputes `max_devices` from the buckets (`crush_finalize` upstream).
+    /// Recomputes `max_devices` from buckets and names (`finalize` upstream).
     pub fn finalize(&mut self) {
-        let highest = self.iter_buckets().flat_map(|b| &b.items).copied().filter(|&id| id >= 0).max();
-        self.max_devices = highest.map_or(0, |id| id.saturating_add(1));
+        let held = self.iter_buckets().flat_map(|b| &b.items).copied().max();
+        let named = self.names.last_key_value().map(|(&id, _)| id);
+        self.max_devices = held.max(named).map_or(0, |id| id.saturating_add(1).max(0));
     }
 }
 

@@ -52,7 +52,7 @@ impl Rng {
             0 => 0,
             1 => 1 + self.below(100) as u32,
             2 => 0x10000,
-            3 => 0x80_0000 + self.below(0x10000) as u32,
+            3 => 0x63_0000 + self.below(0x10000) as u32,
             _ => self.below(0x8_0000) as u32,
         }
     }
@@ -192,9 +192,10 @@ fn random_rule(rng: &mut Rng, map: &CrushMap) -> Rule {
     }
     let buckets: Vec<i32> = map.iter_buckets().map(|b| b.id).collect();
     let roots = map.roots();
+    let osds: Vec<i32> = map.names.keys().copied().filter(|&id| id >= 0).collect();
     for _ in 0..1 + rng.below(2) {
         let take = match rng.below(12) {
-            0 => rng.below(map.max_devices as usize) as i32,
+            0 => rng.pick(&osds),
             1..4 => rng.pick(&buckets),
             _ => rng.pick(&roots),
         };
