@@ -30,7 +30,7 @@ impl FsMap {
     pub fn print_plain(&self) -> String {
         let (multiple, ever) = (i32::from(self.enable_multiple), i32::from(self.ever_enabled_multiple));
         let mut s = format!("e{}\nenable_multiple, ever_enabled_multiple: {multiple},{ever}\n", self.epoch);
-        s += &format!("compat: {}\nlegacy client fscid: {}\n \n", self.compat.print_plain(), self.legacy_client_fscid);
+        s += &format!("default compat: {}\nlegacy client fscid: {}\n \n", self.compat.print_plain(), self.legacy_client_fscid);
         if self.filesystems.is_empty() {
             s += "No filesystems configured\n";
         }

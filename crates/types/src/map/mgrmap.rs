@@ -176,11 +176,9 @@ impl MgrMap {
             let release = Release(u8::try_from(*release).unwrap_or(0));
             (release.name(), array(modules.iter().map(String::as_str)))
         });
-        // Two fields and a list of clients without names: upstream closes this object late.
-        let mut always_on: Obj = always_on.collect();
-        always_on.put("last_failure_osd_epoch", self.last_failure_osd_epoch.0);
-        always_on.put("active_clients", array(self.clients.iter().map(|(name, addrs)| dump_client(name, addrs))));
-        o.put("always_on_modules", always_on);
+        o.put("always_on_modules", always_on.collect::<Obj>());
+        o.put("last_failure_osd_epoch", self.last_failure_osd_epoch.0);
+        o.put("active_clients", array(self.clients.iter().map(|(name, addrs)| dump_client(name, addrs))));
         o.done()
     }
 }

@@ -191,9 +191,10 @@ impl MonMap {
         o.put("modified", self.last_changed.gmt()).put("created", self.created.gmt());
         o.put("min_mon_release", self.min_mon_release.0).show("min_mon_release_name", self.min_mon_release);
         o.put("election_strategy", self.strategy.0);
-        // The colon and the blank are upstream's.
+        // The colons and blanks are upstream's.
         o.put("disallowed_leaders: ", joined(&self.disallowed_leaders));
         o.put("stretch_mode", self.stretch_mode_enabled).put("tiebreaker_mon", self.tiebreaker_mon.as_str());
+        o.put("removed_ranks: ", joined(&self.removed_ranks));
         let mut features = Obj::new();
         features.put("persistent", array(self.persistent_features.names()));
         features.put("optional", array(self.optional_features.names()));
@@ -249,8 +250,8 @@ impl MonFeatures {
 }
 
 /// `a,b`.
-fn joined(names: &BTreeSet<String>) -> String {
-    names.iter().map(String::as_str).collect::<Vec<_>>().join(",")
+fn joined<T: ToString>(items: &BTreeSet<T>) -> String {
+    items.iter().map(T::to_string).collect::<Vec<_>>().join(",")
 }
 
 /// `{a=1,b=2}`.

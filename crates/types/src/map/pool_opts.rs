@@ -60,6 +60,7 @@ keys! {
     20 DEDUP_TIER "dedup_tier" Int;
     21 DEDUP_CHUNK_ALGORITHM "dedup_chunk_algorithm" Str;
     22 DEDUP_CDC_CHUNK_SIZE "dedup_cdc_chunk_size" Int;
+    23 PG_NUM_MAX "pg_num_max" Int;
 }
 
 impl PoolOptKey {

@@ -25,11 +25,10 @@ pub enum ApplyError {
 }
 
 impl OsdMap {
-    /// Applies `inc` and verifies the checksum of the result, where the incremental carries one that was made from
-    /// our form of the map (another release's features give another encoding, which we cannot check).
+    /// Applies `inc` and verifies the checksum of the result, where it `is_verifiable`.
     pub fn apply_incremental(&mut self, inc: &OsdMapIncremental) -> Result<(), ApplyError> {
         self.apply_unchecked(inc)?;
-        if inc.inc_crc.is_none() || inc.full_crc == 0 || inc.encode_features != MAP_FEATURES {
+        if !inc.is_verifiable() {
             self.crc = Some(inc.full_crc).filter(|crc| *crc != 0);
             return Ok(());
         }
@@ -123,7 +122,10 @@ impl OsdMap {
         for (osd, weight) in &inc.new_weight {
             set(&mut self.osd_weight, *osd, *weight);
             if *weight != Self::WEIGHT_OUT {
-                change(&mut self.osd_state, *osd, |s| *s &= !(Self::STATE_AUTOOUT | Self::STATE_NEW));
+                change(&mut self.osd_state, *osd, |s| {
+                    // Whoever is in exists: `osd new` says no more than NEW and a weight.
+                    *s = (*s | Self::STATE_EXISTS) & !(Self::STATE_AUTOOUT | Self::STATE_NEW);
+                });
                 change(&mut self.osd_xinfo, *osd, |x| x.old_weight = 0);
             }
         }

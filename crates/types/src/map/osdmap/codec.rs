@@ -10,8 +10,12 @@ use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
 use std::sync::Arc;
 use std::collections::BTreeMap;
 
-/// The features whose encoding of the map this is: what a 16.2 cluster has. Kept in every incremental.
+/// The features whose encoding of the map this is: what a 16.2 cluster has.
 pub const MAP_FEATURES: u64 = crate::features::SUPPORTED;
+/// Those of them that make a difference to the encoding, as every incremental names them (`SIGNIFICANT_FEATURES`).
+pub const SIGNIFICANT_FEATURES: u64 = 0x0f00_0880_1021_2a04;
+/// Version of the incremental's part for clients that we write.
+pub(super) const INC_CLIENT_VERSION: u8 = 8;
 
 /// Runs `body` in the outer envelope, then patches in the checksum of all but itself, which `body` left room for:
 /// it returns where. `tail` bytes of the envelope follow the checksum.

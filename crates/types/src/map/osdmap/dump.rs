@@ -128,7 +128,7 @@ impl OsdMap {
         o.put("stretch_mode", stretch);
     }
 
-    /// `osd dump` in plain text.
+    /// `osd dump` in plain text. osdmaptool prints the same with empty lines between its parts.
     pub fn print_plain(&self) -> String {
         let mut s = format!("epoch {}\nfsid {}\n", self.epoch, self.fsid);
         let mut line = |name: &str, value: &dyn std::fmt::Display| s += &format!("{name} {value}\n");
@@ -156,14 +156,12 @@ impl OsdMap {
         if !self.cluster_snapshot.is_empty() {
             line("cluster_snapshot", &self.cluster_snapshot);
         }
-        s += "\n";
         s += &self.print_pools();
-        s += &format!("\nmax_osd {}\n{}\n", self.max_osd, self.print_osds());
-        s += &self.print_overrides();
-        s
+        s += &format!("max_osd {}\n{}", self.max_osd, self.print_osds());
+        s + &self.print_overrides()
     }
 
-    /// The pools of `osd dump`; also `osd pool ls detail`.
+    /// The pools of `osd dump`; also `osd pool ls detail`, which has an empty line behind them.
     pub fn print_pools(&self) -> String {
         let mut s = String::new();
         for (id, pool) in &self.pools {
@@ -219,7 +217,7 @@ impl OsdMap {
         self.primary_temp.iter().for_each(|(pg, osd)| s += &format!("primary_temp {pg} {osd}\n"));
         self.blocklist.iter().for_each(|(addr, until)| s += &format!("blocklist {addr} expires {until}\n"));
         for (addr, until) in &self.range_blocklist {
-            s += &format!("range_blocklist {addr} expires {until}\n");
+            s += &format!("range blocklist {addr} expires {until}\n");
         }
         s
     }

@@ -1,6 +1,6 @@
 //! The incremental's encoding: like the full map's, and with the checksum of the map it leads to.
 
-use super::codec::{decode_checked, encode_checked, MAP_FEATURES};
+use super::codec::{INC_CLIENT_VERSION, MAP_FEATURES, decode_checked, encode_checked};
 use super::{OsdMap, OsdMapIncremental};
 use crate::map::Release;
 use denc::{Bytes, Decode, DecodeError, Decoder, Encode, Encoder};
@@ -12,7 +12,7 @@ impl OsdMapIncremental {
     /// The encoding and its checksum.
     pub fn encode_with_crc(&self, e: &mut Encoder) -> u32 {
         encode_checked(e, |e| {
-            e.envelope(8, 1, |e| self.encode_client(e));
+            e.envelope(INC_CLIENT_VERSION, 1, |e| self.encode_client(e));
             e.envelope(self.osd_only_version(), 1, |e| self.encode_osd_only(e));
             let at = e.len();
             e.put(&0u32).put(&self.full_crc);
@@ -75,6 +75,7 @@ impl OsdMapIncremental {
         if v < 7 {
             return Err(DecodeError::Invalid("OSDMap::Incremental from before 14.2"));
         }
+        self.wire_version = Some(v);
         let blob = |b: Bytes| Some(b).filter(|b| !b.is_empty());
         (self.fsid, self.epoch, self.modified) = d.get()?;
         self.new_pool_max = Some(d.get::<i64>()?).filter(|max| *max != -1);
@@ -134,7 +135,7 @@ impl Decode for OsdMapIncremental {
         let mut inc = OsdMapIncremental::default();
         let mut full_crc = 0;
         inc.inc_crc = decode_checked("OSDMap::Incremental", d, |d| {
-            d.envelope("OSDMap::Incremental", 8, |v, d| inc.decode_client(v, d))?;
+            d.envelope("OSDMap::Incremental", INC_CLIENT_VERSION, |v, d| inc.decode_client(v, d))?;
             d.envelope("OSDMap::Incremental", 11, |v, d| inc.decode_osd_only(v, d))?;
             // Behind our own checksum stands the one of the full map; maps of version 7 end here.
             let mut tail = d.clone();

@@ -58,7 +58,7 @@ pub struct OsdMapIncremental {
     pub new_uuid: BTreeMap<OsdId, Uuid>,
     pub new_xinfo: BTreeMap<OsdId, OsdXInfo>,
     pub new_hb_front_up: BTreeMap<OsdId, AddrVec>,
-    /// With which features the resulting map is encoded; ours is always `MAP_FEATURES`.
+    /// With which features the resulting map is encoded; ours is always `SIGNIFICANT_FEATURES`.
     pub encode_features: u64,
     pub new_nearfull_ratio: Option<f32>,
     pub new_full_ratio: Option<f32>,
@@ -78,11 +78,24 @@ pub struct OsdMapIncremental {
     pub full_crc: u32,
     /// crc32c of this incremental's own encoding; `None` before it was encoded.
     pub inc_crc: Option<u32>,
+    /// Version of the part for clients it was read from; `None` if it was made here.
+    pub wire_version: Option<u8>,
+}
+
+impl OsdMapIncremental {
+    /// True if it carries a checksum of the full map that our own encoding of that map must have. Newer releases
+    /// encode more than we keep.
+    pub fn is_verifiable(&self) -> bool {
+        self.inc_crc.is_some()
+            && self.full_crc != 0
+            && self.encode_features == super::SIGNIFICANT_FEATURES
+            && self.wire_version.is_none_or(|v| v == super::codec::INC_CLIENT_VERSION)
+    }
 }
 
 impl OsdMapIncremental {
     /// An empty step to `epoch`.
     pub fn new(fsid: Uuid, epoch: Epoch, modified: Utime) -> Self {
-        OsdMapIncremental { fsid, epoch, modified, encode_features: super::MAP_FEATURES, ..Self::default() }
+        OsdMapIncremental { fsid, epoch, modified, encode_features: super::SIGNIFICANT_FEATURES, ..Self::default() }
     }
 }
