@@ -6,6 +6,18 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]
 
+pub mod check;
+mod core;
+mod handle;
+mod io;
+mod listing;
+pub mod lock;
 pub mod mon;
+pub mod objecter;
 
+pub use crate::core::Client;
+pub use handle::{CommandReply, Handle, Usage, Watch};
+pub use io::{IoCtx, Watcher};
+pub use listing::ListEntry;
+pub use objecter::{Objecter, ObjecterEvent, OpReply, OpRequest, WatchEvent};
 pub use mon::{MonClient, MonClientConfig, MonClientEvent};

@@ -1,13 +1,10 @@
-//! The monitor client against a real cluster: `CLUSTER_DIR` names a directory with `ceph.conf` (holding `mon host`) and
-//! `keyring`; without it these tests pass over.
-
-mod net;
+//! The monitor client.
 
 use auth::{Keyring, mode};
 use bytes::Bytes;
 use client::{MonClient, MonClientConfig, MonClientEvent};
 use msgr::{Config, Endpoint};
-use net::Net;
+use crate::net::Net;
 use std::time::{Duration, Instant};
 use types::{AddrVec, EntityAddr, EntityKind, EntityName, Errno, features};
 

@@ -1,6 +1,7 @@
 //! A plain world for tests against real clusters: blocking sockets, one reader thread each.
 
 use bytes::Bytes;
+use client::Client;
 use msgr::{Action, Endpoint, SockId};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -8,6 +9,34 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 use types::{Mono, Now, Utime};
+
+/// What sockets are reported to.
+pub trait Hears {
+    fn connected(&mut self, now: Now, sock: SockId, local: SocketAddr);
+    fn bytes(&mut self, now: Now, sock: SockId, bytes: Bytes);
+    fn closed(&mut self, now: Now, sock: SockId);
+    fn action(&mut self) -> Option<Action>;
+}
+
+macro_rules! hears {
+    ($($t:ty),*) => {$(
+        impl Hears for $t {
+            fn connected(&mut self, now: Now, sock: SockId, local: SocketAddr) {
+                self.handle_connected(now, sock, local);
+            }
+            fn bytes(&mut self, now: Now, sock: SockId, bytes: Bytes) {
+                self.handle_bytes(now, sock, bytes);
+            }
+            fn closed(&mut self, now: Now, sock: SockId) {
+                self.handle_closed(now, sock);
+            }
+            fn action(&mut self) -> Option<Action> {
+                self.poll_action()
+            }
+        }
+    )*};
+}
+hears!(Endpoint, Client);
 
 enum Input {
     Bytes(SockId, Bytes),
@@ -34,8 +63,8 @@ impl Net {
     }
 
     /// Does what the endpoint wants done.
-    pub fn act(&mut self, ep: &mut Endpoint) {
-        while let Some(action) = ep.poll_action() {
+    pub fn act(&mut self, ep: &mut impl Hears) {
+        while let Some(action) = ep.action() {
             match action {
                 Action::Dial { sock, addr } => self.dial(ep, sock, addr),
                 Action::Transmit { sock, bufs } => {
@@ -52,8 +81,8 @@ impl Net {
         }
     }
 
-    fn dial(&mut self, ep: &mut Endpoint, sock: SockId, addr: SocketAddr) {
-        let Ok(stream) = TcpStream::connect(addr) else { return ep.handle_closed(self.now(), sock) };
+    fn dial(&mut self, ep: &mut impl Hears, sock: SockId, addr: SocketAddr) {
+        let Ok(stream) = TcpStream::connect(addr) else { return ep.closed(self.now(), sock) };
         stream.set_nodelay(true).unwrap();
         let mut reader = stream.try_clone().unwrap();
         let local = stream.local_addr().unwrap();
@@ -68,20 +97,28 @@ impl Net {
             }
             let _ = tx.send(Input::Closed(sock));
         });
-        ep.handle_connected(self.now(), sock, local);
+        ep.connected(self.now(), sock, local);
+    }
+
+    /// One turn of a client: acts, waits a little, tells it the time.
+    pub fn drive(&mut self, client: &mut Client) {
+        self.act(client);
+        self.wait(client, client.next_timeout());
+        client.handle_timeout(self.now());
+        self.act(client);
     }
 
     /// Waits for something to happen, at most until `deadline`.
-    pub fn wait(&mut self, ep: &mut Endpoint, deadline: Option<Mono>) {
-        let cap = Duration::from_millis(200);
+    pub fn wait(&mut self, ep: &mut impl Hears, deadline: Option<Mono>) {
+        let cap = Duration::from_millis(2);
         let timeout = deadline.map_or(cap, |at| (at - self.now().mono).min(cap));
         let mut first = self.rx.recv_timeout(timeout).ok();
         while let Some(input) = first.take().or_else(|| self.rx.try_recv().ok()) {
             match input {
-                Input::Bytes(sock, bytes) => ep.handle_bytes(self.now(), sock, bytes),
+                Input::Bytes(sock, bytes) => ep.bytes(self.now(), sock, bytes),
                 Input::Closed(sock) => {
                     if self.socks.remove(&sock).is_some() {
-                        ep.handle_closed(self.now(), sock);
+                        ep.closed(self.now(), sock);
                     }
                 }
             }
