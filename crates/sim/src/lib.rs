@@ -1,1 +1,21 @@
+//! The pretend World: a whole cluster on one thread, where a seed decides everything.
+//!
+//! Room: sim. May touch everything through public doors; production code does not know that it is simulated.
+//! Owns: time, the network, the disks and the power of every process. The nodes are those that ship.
+//! Holds: a seed gives the same run, byte for byte: `Sim::log` hashes everything that happened.
+//! How to use: `SEED=7 cargo test -p sim --release` replays one seed and prints what happened; `SEEDS=1000` runs more.
+#![forbid(unsafe_code)]
 
+mod disk;
+mod host;
+mod log;
+mod net;
+mod sim;
+mod world;
+
+pub use disk::DiskModel;
+pub use host::{Boot, HostId};
+pub use log::Log;
+pub use net::NetModel;
+pub use sim::{Sim, Tunables};
+pub use world::SimWorld;

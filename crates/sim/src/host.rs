@@ -1,0 +1,62 @@
+//! A process: its node while it runs, its disk while it does not.
+
+use crate::disk::SimDisk;
+use crate::world::SimWorld;
+use node::{Input, Node};
+use std::net::SocketAddr;
+use store::mem::MemDisk;
+use types::{Mono, Now, Utime};
+
+/// A simulated process and the machine it has to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub usize);
+
+/// What a process finds when it starts.
+pub struct Boot<'a> {
+    /// Different in every start of every process.
+    pub nonce: u32,
+    /// For every generator of chance the process needs.
+    pub seed: u64,
+    /// Where it listens, if it does.
+    pub addr: SocketAddr,
+    /// Its disk; crashes happen to it between starts.
+    pub disk: &'a MemDisk,
+    pub now: Now,
+}
+
+pub(crate) type Start = Box<dyn FnMut(Boot<'_>) -> Box<dyn Node<SimWorld>>>;
+
+pub(crate) struct Host {
+    pub name: String,
+    pub addr: SocketAddr,
+    pub listens: bool,
+    pub start: Start,
+    pub node: Option<Box<dyn Node<SimWorld>>>,
+    pub world: SimWorld,
+    pub disk: SimDisk,
+    /// Counts starts: what was meant for an earlier life is dropped.
+    pub life: u64,
+    pub inbox: Vec<Input>,
+    pub busy_until: u64,
+    /// A run is scheduled.
+    pub awake: bool,
+    /// The earliest wake-up it has asked for, in simulated time.
+    pub wake: Option<u64>,
+    /// Its monotonic clock minus simulated time.
+    pub mono_offset: u64,
+    /// Its wall clock minus simulated time, nanoseconds.
+    pub wall_skew: i64,
+}
+
+/// Simulated time 0 on wall clocks.
+const WALL_START_S: u64 = 1_763_000_000;
+
+impl Host {
+    pub fn now(&self, ns: u64) -> Now {
+        let wall = (WALL_START_S * 1_000_000_000 + ns).saturating_add_signed(self.wall_skew);
+        Now {
+            mono: Mono(ns + self.mono_offset),
+            wall: Utime { sec: (wall / 1_000_000_000) as u32, nsec: (wall % 1_000_000_000) as u32 },
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The network: TCP connections with latency, cuts and partitions.
+//!
+//! Holds: what arrives on a connection arrives in order and unchanged; connections overtake each other at will.
+
+use crate::host::HostId;
+use bytes::Bytes;
+use msgr::SockId;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// Delays of the simulated network, nanoseconds.
+#[derive(Debug, Clone)]
+pub struct NetModel {
+    pub latency_ns: std::ops::Range<u64>,
+    /// One chunk in so many is held up for `delay_ns`, and what follows it on its connection too.
+    pub delay_one_in: u32,
+    pub delay_ns: std::ops::Range<u64>,
+}
+
+impl Default for NetModel {
+    fn default() -> Self {
+        NetModel { latency_ns: 20_000..400_000, delay_one_in: 300, delay_ns: 1_000_000..50_000_000 }
+    }
+}
+
+/// A connection's end: whose it is, in which life, and what they call it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct End {
+    pub host: HostId,
+    pub life: u64,
+    pub sock: SockId,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LinkId(pub u64);
+
+/// What travels.
+#[derive(Debug)]
+pub(crate) enum Packet {
+    Data(Bytes),
+    /// Nothing follows.
+    End,
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Pipe {
+    pub packets: VecDeque<Packet>,
+    /// When the last packet in it arrives.
+    pub last_arrival: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    /// Dialler, then acceptor.
+    pub ends: [End; 2],
+    /// `pipes[i]` leads to `ends[i]`.
+    pub pipes: [Pipe; 2],
+    pub open: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Net {
+    pub links: BTreeMap<LinkId, Link>,
+    pub by_end: BTreeMap<End, (LinkId, usize)>,
+    /// Pairs that cannot hear each other, lower number first.
+    blocked: BTreeSet<(HostId, HostId)>,
+    next: u64,
+}
+
+impl Net {
+    pub fn add(&mut self, ends: [End; 2]) -> LinkId {
+        let id = LinkId(self.next);
+        self.next += 1;
+        self.links.insert(id, Link { ends, pipes: Default::default(), open: false });
+        self.by_end.insert(ends[0], (id, 0));
+        id
+    }
+
+    pub fn remove(&mut self, id: LinkId) -> Option<Link> {
+        let link = self.links.remove(&id)?;
+        for end in &link.ends {
+            self.by_end.remove(end);
+        }
+        Some(link)
+    }
+
+    pub fn links_of(&self, host: HostId) -> Vec<LinkId> {
+        self.links.iter().filter(|(_, l)| l.ends.iter().any(|e| e.host == host)).map(|(id, _)| *id).collect()
+    }
+
+    pub fn block(&mut self, a: HostId, b: HostId) {
+        self.blocked.insert((a.min(b), a.max(b)));
+    }
+
+    pub fn heal(&mut self) {
+        self.blocked.clear();
+    }
+
+    pub fn blocked(&self, a: HostId, b: HostId) -> bool {
+        self.blocked.contains(&(a.min(b), a.max(b)))
+    }
+}
