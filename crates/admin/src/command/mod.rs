@@ -11,9 +11,11 @@
 //! Upstream: src/common/cmdparse.cc, src/mon/MonCommands.h, src/pybind/ceph_argparse.py.
 
 mod args;
+mod mgr_table;
 mod signature;
 
 pub use args::{Args, Command};
+pub use mgr_table::MGR_COMMANDS;
 pub use signature::{ArgSpec, ArgType, Signature, Word};
 
 use crate::json;

@@ -150,7 +150,7 @@ impl ConfigValues {
     pub fn in_force(&self) -> BTreeMap<String, ConfigInForce> {
         let entry = |(name, values): (&&'static str, &BTreeMap<Source, String>)| {
             let (source, value) = values.last_key_value()?;
-            let overrides = values.keys().rev().skip(1).map(|s| s.name().to_string()).collect();
+            let overrides = values.iter().rev().skip(1).map(|(s, v)| (s.name().into(), v.clone())).collect();
             Some((name.to_string(), ConfigInForce { value: value.clone(), source: source.name().into(), overrides }))
         };
         self.set.iter().filter_map(entry).collect()
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(v.duration("osd_op_complaint_time"), Duration::from_secs(5));
         v.set("osd_max_backfills", Source::Override, "7").unwrap();
         let told = &v.in_force()["osd_max_backfills"];
-        assert_eq!((told.value.as_str(), told.source.as_str(), &told.overrides), ("7", "override", &vec!["file".into(), "mon".into()]));
+        assert_eq!((told.value.as_str(), told.source.as_str(), &told.overrides), ("7", "override", &vec![("file".into(), "4".into()), ("mon".into(), "9".into())]));
         assert_eq!(v.replace_mon(&BTreeMap::new()), ["osd_op_complaint_time"]);
         v.unset("osd_max_backfills", Source::Override).unwrap();
         assert_eq!(v.u64("osd_max_backfills"), 4);

@@ -157,8 +157,8 @@ pub struct SlowOps {
 pub struct ConfigInForce {
     pub value: String,
     pub source: String,
-    /// Sources that are overruled by it.
-    pub overrides: Vec<String>,
+    /// Sources that are overruled by it with what they say, the nearest first.
+    pub overrides: Vec<(String, String)>,
 }
 
 /// A health check as it travels (`health_check_t`).

@@ -1,9 +1,9 @@
 //! What an OSD knows of a PG it holds, and of the PG's past.
 
 use super::stat::PgStat;
-use crate::{EVersion, Epoch, HObject, OsdId, ShardPgId, Snap, Utime};
+use crate::map::SnapIntervals;
+use crate::{EVersion, Epoch, HObject, OsdId, ShardPgId, Utime};
 use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
-use std::collections::BTreeMap;
 
 /// An OSD holding a shard of a PG (`pg_shard_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Encode, Decode)]
@@ -13,9 +13,6 @@ pub struct PgShard {
     /// -1 in replicated pools.
     pub shard: i8,
 }
-
-/// Snapshot ids as runs: start to length (`interval_set<snapid_t>`).
-pub type SnapIntervals = BTreeMap<Snap, u64>;
 
 /// What became of a PG over time (`pg_history_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
@@ -117,7 +114,7 @@ impl PgInfo {
             log_tail: EVersion::default(),
             stats: PgStat::default(),
             history: PgHistory::default(),
-            purged_snaps: SnapIntervals::new(),
+            purged_snaps: SnapIntervals::default(),
             last_epoch_started: Epoch(0),
             last_user_version: 0,
             hit_set: HitSetHistory::default(),

@@ -9,7 +9,7 @@ mod stat;
 mod state;
 mod usage;
 
-pub use info::{HitSetHistory, HitSetInfo, PgHistory, PgInfo, PgShard, SnapIntervals};
+pub use info::{HitSetHistory, HitSetInfo, PgHistory, PgInfo, PgShard};
 pub use log::{LogOp, PgLogEntry};
 pub use stat::{ObjectStatCollection, ObjectStatSum, PgStat};
 pub use state::PgState;

@@ -1,7 +1,8 @@
 //! A PG's figures: how many objects and bytes, in what condition, since when.
 
-use super::info::{PgShard, SnapIntervals};
+use super::info::PgShard;
 use super::state::PgState;
+use crate::map::SnapIntervals;
 use crate::{EVersion, Epoch, OsdId, PgId, Utime};
 use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
 use std::collections::{BTreeMap, BTreeSet};
