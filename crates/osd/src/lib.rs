@@ -9,7 +9,20 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 pub mod cls;
+mod command;
 pub mod disk;
+mod effects;
+mod heartbeat;
+mod maps;
 pub mod mutation;
 pub mod object;
 pub mod ops;
+mod osd;
+pub mod perf;
+mod pg;
+mod report;
+mod sessions;
+
+pub use effects::{Effect, Peer, SessionId};
+pub use osd::{LoadError, Osd, OsdConfig};
+pub use sessions::SessionInfo;

@@ -5,7 +5,7 @@
 //! uncopied, and is what tests compare.
 
 use bytes::Bytes;
-use denc::{BString, DecodeError, Decoder, Encode, Encoder};
+use denc::{BString, DecodeError, Decoder, Encoder};
 use store::{AllocHint, ObjIdx, Op, Transaction};
 use types::HObject;
 use types::msg::BufList;

@@ -1,0 +1,230 @@
+//! Commands to an OSD: `ceph tell osd.N ...`, `ceph pg <pgid> query`, and the admin socket.
+//!
+//! Holds: what is printed is this moment's state, and printing it changes nothing.
+//! Upstream: OSD::asok_command, src/osd/OSD.cc; PrimaryLogPG::do_command.
+
+mod bench;
+mod pgs;
+mod table;
+
+pub(crate) use bench::Bench;
+pub(crate) use pgs::History;
+
+use crate::disk::Disk;
+use crate::effects::Effect;
+use crate::osd::{Osd, OsdConfig};
+use admin::command::Reply;
+use admin::option::{ConfigValues, Source};
+use admin::{Args, Command, CommandError, CommandTable, Format};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use types::msg::internal::ConfigInForce;
+use types::{EntityKind, EntityName, Errno, Now};
+
+/// What commands need to know besides the OSD.
+pub(crate) struct Commands {
+    table: CommandTable,
+    pub config: ConfigValues,
+    pub bench: Option<Bench>,
+}
+
+impl Commands {
+    pub fn new(config: &OsdConfig) -> Self {
+        let host = config.metadata.get("hostname").map(String::as_str).unwrap_or_default();
+        let name = EntityName::new(EntityKind::OSD, config.whoami.to_string());
+        Commands {
+            table: CommandTable::new(table::COMMANDS),
+            config: config.options.clone().unwrap_or_else(|| ConfigValues::new(name, "ceph", host)),
+            bench: None,
+        }
+    }
+
+    /// Options that are not at their default, for the manager.
+    pub fn config_in_force(&self) -> BTreeMap<String, ConfigInForce> {
+        self.config.in_force()
+    }
+}
+
+impl Osd {
+    /// Runs a command; the answer is an effect with the same `id`, now or later.
+    pub fn handle_command(&mut self, now: Now, disk: &mut dyn Disk, id: u64, command: &Command, fx: &mut Vec<Effect>) {
+        match self.run_command(now, disk, id, command, fx) {
+            Ok(None) => {}
+            Ok(Some(reply)) => fx.push(Effect::CommandReply { id, reply }),
+            Err(e) => fx.push(Effect::CommandReply { id, reply: e.into() }),
+        }
+    }
+
+    /// What the monitors configure for us.
+    pub fn handle_config(&mut self, config: &BTreeMap<String, String>) {
+        self.commands.config.replace_mon(config);
+        self.apply_options();
+    }
+
+    /// Options take effect.
+    pub(crate) fn apply_options(&mut self) {
+        let (c, l) = (&self.commands.config, &mut self.sh.limits);
+        l.object_size_max = c.u64("osd_max_object_size");
+        l.name_len_max = c.u64("osd_max_object_name_len") as usize;
+        l.nspace_len_max = c.u64("osd_max_object_namespace_len") as usize;
+        l.attr_size_max = c.u64("osd_max_attr_size") as u32;
+        l.attr_name_len_max = c.u64("osd_max_attr_name_len") as u32;
+        l.omap_entries_max = c.u64("osd_max_omap_entries_per_request");
+        l.omap_bytes_max = c.u64("osd_max_omap_bytes_per_request") as usize;
+        l.write_reply_max = c.u64("osd_max_write_op_reply_len") as usize;
+        l.write_size_max = (c.u64("osd_max_write_size") as usize) << 20;
+        l.watch_timeout_s = c.u64("osd_client_watch_timeout") as u32;
+        l.notify_timeout_s = c.u64("osd_default_notify_timeout") as u32;
+    }
+
+    fn run_command(
+        &mut self,
+        now: Now,
+        disk: &mut dyn Disk,
+        id: u64,
+        command: &Command,
+        fx: &mut Vec<Effect>,
+    ) -> Result<Option<Reply>, CommandError> {
+        if command.prefix == "get_command_descriptions" {
+            return Ok(Some(Reply::output(self.commands.table.describe(&[]))));
+        }
+        let args = self.commands.table.check(command)?.1;
+        let pretty = command.format != Format::Json;
+        let render = |v: Value| Ok(Some(Reply::output(command.format.render(&v))));
+        let text = |t: String| Ok(Some(Reply::output(t)));
+        let perf = [&self.sh.perf.0];
+        match command.prefix.as_str() {
+            "version" => render(json!({"version": self.version(), "release": "pacific", "release_type": "stable"})),
+            "perf dump" => text(admin::perf::dump(&perf, args.str("logger"), args.str("counter"), pretty)),
+            "perf schema" => text(admin::perf::schema(&perf, args.str("logger"), args.str("counter"), pretty)),
+            "perf reset" => {
+                self.sh.perf.0.reset();
+                render(json!({"success": format!("perf reset {}", args.str("var").unwrap_or("all"))}))
+            }
+            "config show" => render(self.commands.config.show()),
+            "config diff" => render(self.commands.config.diff()),
+            "config diff get" => render(self.commands.config.diff_get(args.require("var")?)?),
+            "config get" => render(self.config_get(args.require("var")?)?),
+            "config set" => render(self.config_set(&args)?),
+            "config unset" => render(self.config_unset(args.require("var")?)?),
+            "config help" => render(config_help(args.str("var"))?),
+            "injectargs" => Ok(Some(self.inject_args(&args)?)),
+            "status" => render(self.status()),
+            "dump_ops_in_flight" | "ops" => render(self.ops_in_flight(now)),
+            "dump_blocked_ops" => render(self.blocked_ops(now)),
+            "dump_historic_ops" | "dump_historic_ops_by_duration" | "dump_historic_slow_ops" => {
+                render(self.sh.history.dump(now, command.prefix == "dump_historic_ops_by_duration"))
+            }
+            "dump_watchers" => render(self.watchers()),
+            "dump_blocklist" => render(self.blocklist()),
+            "dump_osd_network" => render(self.network()),
+            "dump_pgstate_history" => render(json!({"pgs": []})),
+            "get_latest_osdmap" => {
+                fx.push(Effect::WantMaps { from: self.maps.epoch().next() });
+                Ok(Some(Reply::default()))
+            }
+            "bench" => self.start_bench(&mut *disk, now, id, &args, fx).map(|()| None),
+            "pg" => render(self.pg_command(args.pg("pgid"), args.str("cmd"))?),
+            "query" => render(self.pg_command(args.pg("pgid"), Some("query"))?),
+            "log flush" | "flush_store_cache" | "compact" | "heap" | "flush_journal" => {
+                Ok(Some(Reply::status("nothing to do here")))
+            }
+            "send_beacon" => {
+                self.send_beacon(fx);
+                Ok(Some(Reply::default()))
+            }
+            "flush_pg_stats" => {
+                self.sh.stats_seq += 1;
+                let seq = self.sh.stats_seq;
+                self.send_stats(now, disk, fx);
+                Ok(Some(Reply::output(format!("{seq}"))))
+            }
+            other => Err(CommandError::new(Errno::EOPNOTSUPP, format!("{other} is not served by this OSD"))),
+        }
+    }
+
+    fn version(&self) -> String {
+        self.config.metadata.get("ceph_version").cloned().unwrap_or_default()
+    }
+
+    fn config_get(&self, name: &str) -> Result<Value, CommandError> {
+        admin::option::known(name)?;
+        Ok(json!({name: self.commands.config.str(name)}))
+    }
+
+    fn config_set(&mut self, args: &Args) -> Result<Value, CommandError> {
+        let name = args.require("var")?.to_owned();
+        let value = args.strings("val").join(" ");
+        let notice = self.set_option(&name, &value)?;
+        Ok(json!({"success": format!("{name} = '{}' {}", self.commands.config.str(&name), notice).trim_end()}))
+    }
+
+    fn config_unset(&mut self, name: &str) -> Result<Value, CommandError> {
+        self.commands.config.unset(name, Source::Override)?;
+        self.apply_options();
+        Ok(json!({"success": ""}))
+    }
+
+    /// Sets an option; returns what is to be said about its effect here.
+    fn set_option(&mut self, name: &str, value: &str) -> Result<String, CommandError> {
+        let spec = admin::option::known(name)?;
+        self.commands.config.set(name, Source::Override, value)?;
+        self.apply_options();
+        Ok(spec.notice().map(|n| format!("({n})")).unwrap_or_default())
+    }
+
+    /// `--name value` and `--name=value`, as many as there are.
+    fn inject_args(&mut self, args: &Args) -> Result<Reply, CommandError> {
+        let words: Vec<String> =
+            args.strings("injected_args").iter().flat_map(|s| s.split_whitespace()).map(str::to_owned).collect();
+        let mut said = Vec::new();
+        let mut words = words.into_iter();
+        while let Some(word) = words.next() {
+            let option = word.trim_start_matches('-');
+            let (name, value) = match option.split_once('=') {
+                Some((name, value)) => (name.to_owned(), value.to_owned()),
+                None => (option.to_owned(), words.next().unwrap_or_else(|| "true".into())),
+            };
+            let name = name.replace('-', "_");
+            let notice = self.set_option(&name, &value)?;
+            said.push(format!("{name} = '{}' {notice}", self.commands.config.str(&name)).trim_end().to_owned());
+        }
+        Ok(Reply::status(said.join("\n")))
+    }
+
+    fn status(&self) -> Value {
+        json!({
+            "cluster_fsid": self.config.fsid.to_string(),
+            "osd_fsid": self.config.uuid.to_string(),
+            "whoami": self.sh.whoami.0,
+            "state": if self.sh.booted { "active" } else { "booting" },
+            "oldest_map": self.maps.oldest().0,
+            "newest_map": self.maps.epoch().0,
+            "num_pgs": self.pgs.len(),
+        })
+    }
+
+    fn blocklist(&self) -> Value {
+        let rows = self.maps.newest.blocklist.iter();
+        let rows: Vec<Value> =
+            rows.map(|(addr, until)| json!({"addr": addr.to_string(), "expire": until.to_duration().as_secs_f64()})).collect();
+        json!({"blocklist": rows})
+    }
+
+    fn network(&self) -> Value {
+        let rows: Vec<Value> = self
+            .heartbeats
+            .peers()
+            .map(|(osd, rtt_us)| json!({"from osd": self.sh.whoami.0, "to osd": osd.0, "interface": "back",
+                "last": f64::from(rtt_us) / 1000.0}))
+            .collect();
+        json!({"threshold": 1000, "entries": rows})
+    }
+}
+
+fn config_help(name: Option<&str>) -> Result<Value, CommandError> {
+    match name {
+        Some(name) => Ok(admin::option::known(name)?.json()),
+        None => Ok(Value::Array(admin::option::all().into_iter().map(|o| o.json()).collect())),
+    }
+}

@@ -1,0 +1,112 @@
+//! Commands about PGs and the operations in them.
+
+use crate::osd::Osd;
+use crate::pg::ClientOp;
+use admin::CommandError;
+use serde_json::{Value, json};
+use std::time::Duration;
+use types::{Errno, Mono, Now, PgId};
+
+/// `osd_op_complaint_time`.
+const COMPLAINT: Duration = Duration::from_secs(30);
+
+impl Osd {
+    pub(super) fn pg_command(&mut self, id: Option<PgId>, cmd: Option<&str>) -> Result<Value, CommandError> {
+        let id = id.ok_or_else(|| CommandError::invalid("no pgid"))?;
+        let Some(pg) = self.pgs.get_mut(&id) else {
+            return Err(CommandError::new(Errno::ENOENT, format!("i don't have pgid {id}")));
+        };
+        match cmd {
+            Some("query") | None => Ok(pg.query(self.maps.newest.epoch)),
+            Some("list_unfound") => Ok(json!({"num_missing": pg.missing.len(), "num_unfound": 0, "objects": [], "more": false})),
+            Some(other) => Err(CommandError::new(Errno::EOPNOTSUPP, format!("pg {other} is not served yet"))),
+        }
+    }
+
+    pub(super) fn ops_in_flight(&self, now: Now) -> Value {
+        let ops: Vec<Value> = self.pgs.values().flat_map(|pg| pg.ops_in_flight()).map(|(op, at)| one(now, op, at)).collect();
+        let writes = self.pgs.values().flat_map(|pg| pg.writes_in_flight(now.mono));
+        let ops: Vec<Value> = ops.into_iter().chain(writes).collect();
+        json!({"num_ops": ops.len(), "ops": ops})
+    }
+
+    pub(super) fn blocked_ops(&self, now: Now) -> Value {
+        let all = self.pgs.values().flat_map(|pg| pg.ops_in_flight());
+        let blocked: Vec<Value> =
+            all.filter(|(op, _)| now.mono - op.received > COMPLAINT).map(|(op, at)| one(now, op, at)).collect();
+        json!({"num_blocked_ops": blocked.len(), "complaint_time": COMPLAINT.as_secs(), "ops": blocked})
+    }
+
+    pub(super) fn watchers(&self) -> Value {
+        let one = |(id, pg): (&PgId, &crate::pg::Pg)| -> Vec<Value> {
+            pg.watchers()
+                .map(|(obj, key, addr, timeout)| {
+                    json!({
+                        "namespace": obj.nspace.to_string(), "object": obj.name.to_string(), "pg": id.to_string(),
+                        "watcher": {"watcher": key.who.to_string(), "cookie": key.cookie, "timeout": timeout.as_secs(),
+                            "addr": addr.to_string()},
+                    })
+                })
+                .collect()
+        };
+        let all: Vec<Value> = self.pgs.iter().flat_map(one).collect();
+        json!({"watchers": all})
+    }
+}
+
+fn one(now: Now, op: &ClientOp, stage: &str) -> Value {
+    json!({
+        "description": op.describe(),
+        "age": (now.mono - op.received).as_secs_f64(),
+        "duration": (now.mono - op.received).as_secs_f64(),
+        "type_data": {"flag_point": stage, "client_info": {"client": op.origin.inst.to_string(), "tid": op.tid}},
+    })
+}
+
+/// The slowest operations of the last while.
+#[derive(Debug, Default)]
+pub(crate) struct History {
+    /// Slowest first.
+    slowest: Vec<Past>,
+}
+
+#[derive(Debug)]
+struct Past {
+    description: String,
+    ended: Mono,
+    took: Duration,
+}
+
+impl History {
+    /// `osd_op_history_size`.
+    const SIZE: usize = 20;
+    /// `osd_op_history_duration`.
+    const KEPT: Duration = Duration::from_secs(600);
+
+    /// An operation has ended. It is only described if it is among the slowest.
+    pub fn note(&mut self, now: Mono, took: Duration, describe: impl FnOnce() -> String) {
+        if self.slowest.len() >= Self::SIZE && self.slowest.last().is_some_and(|p| p.took >= took) {
+            return;
+        }
+        self.slowest.retain(|p| now - p.ended < Self::KEPT);
+        let at = self.slowest.partition_point(|p| p.took >= took);
+        self.slowest.insert(at, Past { description: describe(), ended: now, took });
+        self.slowest.truncate(Self::SIZE);
+    }
+
+    /// As `dump_historic_ops` prints them: by end, or the slowest first.
+    pub fn dump(&self, now: Now, by_duration: bool) -> Value {
+        let mut list: Vec<&Past> = self.slowest.iter().filter(|p| now.mono - p.ended < Self::KEPT).collect();
+        if !by_duration {
+            list.sort_by_key(|p| p.ended);
+        }
+        let ops: Vec<Value> = list
+            .iter()
+            .map(|p| {
+                json!({"description": p.description, "age": (now.mono - p.ended).as_secs_f64() + p.took.as_secs_f64(),
+                    "duration": p.took.as_secs_f64()})
+            })
+            .collect();
+        json!({"size": Self::SIZE, "duration": Self::KEPT.as_secs(), "ops": ops})
+    }
+}

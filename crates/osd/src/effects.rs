@@ -1,0 +1,167 @@
+//! What a turn of the core wants done, and what it may use meanwhile.
+
+use crate::disk::Disk;
+use crate::ops::Limits;
+use crate::perf::Perf;
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::{ReadData, ReadFlags, ReadId, Transaction, TxcId};
+use types::map::OsdMap;
+use types::msg::internal_osd::{PgBody, PgMessage};
+use types::msg::Message;
+use types::{Epoch, Errno, HObject, Now, OsdId, PgId, ShardPgId};
+
+/// A client's session, numbered by the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// Who is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Peer {
+    /// Another OSD, or this one: its own messages come back to it.
+    Osd(OsdId),
+    Session(SessionId),
+    Mon,
+    Mgr,
+}
+
+/// A promise may not overtake the disk it rests on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durable {
+    Now,
+    After(TxcId),
+}
+
+/// Something for the node to do.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Effect {
+    /// `tid` goes into the message's header.
+    Send { to: Peer, tid: u64, msg: Message },
+    /// Ask the monitors for maps from this epoch on.
+    WantMaps { from: Epoch },
+    /// The answer to `handle_command`.
+    CommandReply { id: u64, reply: admin::command::Reply },
+    /// The daemon cannot go on.
+    Stop { why: String },
+}
+
+/// What a finished transaction or read belongs to.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum TxcRoute {
+    /// A client's write in a PG, by its version's number.
+    RepOp { pgid: PgId, interval: Epoch, version: u64 },
+    /// A block of `bench`.
+    Bench,
+    /// A message that waited for it.
+    Send { to: Peer, tid: u64, msg: Box<Message> },
+    /// A PG's own next step.
+    Pg { pgid: PgId, interval: Epoch, step: PgStep },
+}
+
+/// Steps of a PG that wait for the disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum PgStep {
+    /// Its own log is merged.
+    SelfMerged,
+    /// An object it lacked is whole.
+    SelfRecovered(HObject),
+    /// Activation is on its own disk.
+    SelfActivated,
+    /// A batch of a removed copy is gone.
+    Removed,
+}
+
+/// What a finished read belongs to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReadRoute {
+    pub pgid: PgId,
+    pub interval: Epoch,
+    pub what: ReadFor,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ReadFor {
+    /// The running operation with this number.
+    Op(u64),
+    /// A push to that OSD.
+    Push { to: OsdId, object: HObject },
+}
+
+/// What all PGs of an OSD share.
+pub(crate) struct Shared {
+    pub whoami: OsdId,
+    pub map: Arc<OsdMap>,
+    pub limits: Limits,
+    pub rng: ChaCha8Rng,
+    pub perf: Perf,
+    pub history: crate::command::History,
+    pub stats_seq: u64,
+    /// In the map, as ourselves: peering may start.
+    pub booted: bool,
+    pub next_txc: u64,
+    pub next_read: u64,
+    pub next_op: u64,
+    pub next_notify: u32,
+    pub txcs: BTreeMap<TxcId, TxcRoute>,
+    pub reads: BTreeMap<ReadId, ReadRoute>,
+    /// Newest map that our `OsdAlive` asked for.
+    pub alive_wanted: Epoch,
+    /// Entries a PG log keeps (`osd_min_pg_log_entries`).
+    pub log_entries_max: usize,
+}
+
+/// One turn of the core.
+pub(crate) struct Cx<'a> {
+    pub now: Now,
+    pub disk: &'a mut dyn Disk,
+    pub sh: &'a mut Shared,
+    pub fx: &'a mut Vec<Effect>,
+}
+
+impl Cx<'_> {
+    /// Sends a message, now or when a transaction is durable.
+    pub fn send(&mut self, to: Peer, tid: u64, msg: impl Into<Message>, not_before: Durable) {
+        let msg = msg.into();
+        match not_before {
+            Durable::Now => self.fx.push(Effect::Send { to, tid, msg }),
+            Durable::After(txc) => {
+                self.sh.txcs.insert(txc, TxcRoute::Send { to, tid, msg: Box::new(msg) });
+            }
+        }
+    }
+
+    /// Sends a PG's message to another OSD.
+    pub fn send_pg(&mut self, to: OsdId, pgid: PgId, interval: Epoch, body: PgBody, not_before: Durable) {
+        let msg = PgMessage { pgid, epoch: self.sh.map.epoch, interval, osd: self.sh.whoami, body };
+        self.send(Peer::Osd(to), 0, msg, not_before);
+    }
+
+    /// Submits a transaction. A refusal is fatal: the core only submits what must succeed.
+    pub fn submit(&mut self, txn: Transaction) -> TxcId {
+        self.sh.next_txc += 1;
+        let txc = TxcId(self.sh.next_txc);
+        if let Err(e) = self.disk.submit(self.now, txc, txn) {
+            self.fx.push(Effect::Stop { why: format!("the store refuses a transaction: {e}") });
+        }
+        txc
+    }
+
+    /// Submits a transaction whose end a PG waits for.
+    pub fn submit_routed(&mut self, txn: Transaction, route: TxcRoute) {
+        let txc = self.submit(txn);
+        self.sh.txcs.insert(txc, route);
+    }
+
+    /// Starts a read whose end a PG waits for.
+    pub fn read(&mut self, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags, route: ReadRoute) -> ReadId {
+        self.sh.next_read += 1;
+        let id = ReadId(self.sh.next_read);
+        self.sh.reads.insert(id, route);
+        self.disk.read(id, coll, obj, off, len, flags);
+        id
+    }
+}
+
+/// A finished read as PGs get it.
+pub(crate) type ReadResult = Result<ReadData, Errno>;

@@ -1,0 +1,176 @@
+//! The maps an OSD has: the newest in memory, a stretch of older ones on disk, for itself to look back and for others to
+//! catch up.
+//!
+//! Holds: maps are taken in order, each made durable after what the PGs noted because of it; so after a crash no PG
+//! knows less than the newest map says.
+
+use crate::disk::Disk;
+use bytes::Bytes;
+use denc::{BString, Decode, Encode};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use store::{META_COLL, Transaction};
+use types::map::{OsdMap, OsdMapIncremental};
+use types::msg::mon::MOsdMap;
+use types::{Epoch, Errno, Utime};
+use uuid::Uuid;
+
+/// Maps kept on disk (`mon_min_osdmap_epochs`: what monitors keep at least).
+const KEEP: u32 = 500;
+/// Maps in one message at most (`osd_map_message_max`).
+const SHARE_MAX: u32 = 40;
+const RANGE_ROW: &[u8] = b"maps";
+const FULL_ROW: u8 = b'f';
+const INCREMENTAL_ROW: u8 = b'n';
+
+/// The row `maps`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+struct Range {
+    oldest: Epoch,
+    newest: Epoch,
+}
+
+/// The maps of an OSD.
+pub(crate) struct Maps {
+    pub newest: Arc<OsdMap>,
+    range: Range,
+}
+
+fn key(kind: u8, epoch: Epoch) -> BString {
+    let mut key = vec![kind];
+    key.extend_from_slice(&epoch.0.to_be_bytes());
+    key.into()
+}
+
+impl Maps {
+    /// What is on disk; a map of epoch 0 if there is none yet.
+    pub fn load(disk: &mut dyn Disk, fsid: Uuid) -> Result<Self, Errno> {
+        let Some(raw) = disk.coll_get(META_COLL, RANGE_ROW)? else {
+            let mut empty = OsdMap::new(fsid, Utime::ZERO);
+            empty.epoch = Epoch(0);
+            return Ok(Maps { newest: Arc::new(empty), range: Range::default() });
+        };
+        let range: Range = denc::from_bytes(&raw).map_err(|_| Errno::EIO)?;
+        let newest = full(disk, range.newest).ok_or(Errno::EIO)?;
+        Ok(Maps { newest: Arc::new(newest), range })
+    }
+
+    /// Epoch of the newest map.
+    pub fn epoch(&self) -> Epoch {
+        self.newest.epoch
+    }
+
+    /// Epoch of the oldest map on disk.
+    pub fn oldest(&self) -> Epoch {
+        self.range.oldest
+    }
+
+    /// The maps of a message that come next, in order, as far as they go without a gap; and the transaction that keeps
+    /// them. A gap is jumped when the message holds a full map beyond it.
+    pub fn take(&mut self, m: &MOsdMap) -> (Vec<Arc<OsdMap>>, Transaction) {
+        let mut txn = Transaction::new(META_COLL);
+        let mut taken: Vec<Arc<OsdMap>> = Vec::new();
+        while let Some((map, incremental)) = self.next(m) {
+            let epoch = map.epoch;
+            let gap = epoch.0 != self.newest.epoch.0 + 1;
+            if let Some(raw) = incremental {
+                txn.coll_set(key(INCREMENTAL_ROW, epoch), raw);
+            }
+            let raw = match m.full.get(&epoch) {
+                Some(raw) => raw.clone(),
+                None => denc::to_bytes(&map, types::features::SUPPORTED),
+            };
+            txn.coll_set(key(FULL_ROW, epoch), raw);
+            if gap || self.range.oldest == Epoch(0) {
+                self.forget(&mut txn, epoch);
+            }
+            self.range.newest = epoch;
+            self.newest = Arc::new(map);
+            taken.push(self.newest.clone());
+        }
+        if self.range.newest.0 > self.range.oldest.0 + KEEP + KEEP / 10 {
+            self.forget(&mut txn, Epoch(self.range.newest.0 - KEEP));
+        }
+        txn.coll_set(RANGE_ROW, denc::to_bytes(&self.range, 0));
+        (taken, txn)
+    }
+
+    fn next(&self, m: &MOsdMap) -> Option<(OsdMap, Option<Bytes>)> {
+        let next = self.newest.epoch.next();
+        if self.newest.epoch > Epoch(0)
+            && let Some(raw) = m.incremental.get(&next)
+        {
+            match self.apply(raw) {
+                Ok(map) => return Some((map, Some(raw.clone()))),
+                Err(e) => tracing::error!(epoch = %next, "an incremental map cannot be applied: {e}"),
+            }
+        }
+        let (_, raw) = m.full.range(next..).next()?;
+        match denc::from_bytes::<OsdMap>(raw) {
+            Ok(map) => Some((map, None)),
+            Err(e) => {
+                tracing::error!("a map cannot be read: {e}");
+                None
+            }
+        }
+    }
+
+    fn apply(&self, raw: &Bytes) -> Result<OsdMap, String> {
+        let inc: OsdMapIncremental = denc::from_bytes(raw).map_err(|e| e.to_string())?;
+        let mut map = (*self.newest).clone();
+        map.apply_incremental(&inc).map_err(|e| e.to_string())?;
+        Ok(map)
+    }
+
+    /// Drops maps before `oldest`.
+    fn forget(&mut self, txn: &mut Transaction, oldest: Epoch) {
+        for kind in [FULL_ROW, INCREMENTAL_ROW] {
+            txn.coll_rm_range(key(kind, self.range.oldest), key(kind, oldest));
+        }
+        self.range.oldest = oldest;
+    }
+
+    /// Every map on disk from `from` to before `to`, in order, given to `f`.
+    pub fn replay(&self, disk: &mut dyn Disk, from: Epoch, to: Epoch, mut f: impl FnMut(&OsdMap)) {
+        for epoch in from.max(self.range.oldest).0..to.0 {
+            if let Some(map) = full(disk, Epoch(epoch)) {
+                f(&map);
+            }
+        }
+    }
+
+    /// A message that brings somebody from `have` towards our newest.
+    pub fn share(&self, disk: &mut dyn Disk, have: Epoch) -> MOsdMap {
+        let mut m = MOsdMap {
+            fsid: self.newest.fsid,
+            incremental: BTreeMap::new(),
+            full: BTreeMap::new(),
+            oldest: self.range.oldest,
+            newest: self.range.newest,
+            gap_removed_snaps: BTreeMap::new(),
+        };
+        let newest = self.newest.epoch;
+        if have > Epoch(0) && newest.0 - have.0.min(newest.0) <= SHARE_MAX {
+            for epoch in have.0 + 1..=newest.0 {
+                match row(disk, INCREMENTAL_ROW, Epoch(epoch)) {
+                    Some(raw) => m.incremental.insert(Epoch(epoch), raw),
+                    None => break,
+                };
+            }
+        }
+        if m.incremental.len() as u32 != newest.0.saturating_sub(have.0) {
+            m.incremental.clear();
+            m.full.extend(row(disk, FULL_ROW, newest).map(|raw| (newest, raw)));
+        }
+        m
+    }
+}
+
+fn row(disk: &mut dyn Disk, kind: u8, epoch: Epoch) -> Option<Bytes> {
+    disk.coll_get(META_COLL, &key(kind, epoch)).ok().flatten()
+}
+
+fn full(disk: &mut dyn Disk, epoch: Epoch) -> Option<OsdMap> {
+    row(disk, FULL_ROW, epoch).and_then(|raw| denc::from_bytes(&raw).ok())
+}

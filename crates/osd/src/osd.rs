@@ -1,0 +1,482 @@
+//! The OSD as a whole: maps, sessions, and the PGs behind them.
+//!
+//! Room: osd core.   Owns: `Osd`.   Hears: messages by sender, store events, time, sessions.   Says: effects.
+//! Holds: a message that speaks of a newer map waits for that map, in the order of its sender.
+
+use crate::disk::Disk;
+use crate::effects::{Cx, Durable, Effect, Peer, PgStep, SessionId, Shared, TxcRoute};
+use crate::heartbeat::Heartbeats;
+use crate::maps::Maps;
+use crate::ops::{self, Fetched, Limits};
+use crate::perf::Perf;
+use crate::pg::{ClientOp, Mapping, OpSource, Pg, Walk};
+use crate::sessions::{Session, SessionInfo, Sessions, is_blocklisted};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use store::{META_COLL, StoreEvent, Transaction};
+use types::map::OsdMap;
+use types::msg::internal_osd::{PeerInfo, PgBody, RepOp, RepOpReply};
+use types::msg::mon::MOsdMap;
+use types::msg::osd::{MOsdOp, MOsdOpReply, OpResult, osd_flag};
+use types::msg::{BufList, Message};
+use types::{AddrVec, Epoch, Errno, EntityInst, EntityKind, Mono, Now, OsdId, PgId, ReqId};
+use uuid::Uuid;
+
+/// Messages that wait for a map, at most; what is beyond is dropped and sent again by whoever sent it.
+const WAITING_MAX: usize = 100_000;
+
+/// Who an OSD is and how it behaves.
+#[derive(Debug, Clone)]
+pub struct OsdConfig {
+    pub whoami: OsdId,
+    pub fsid: Uuid,
+    pub uuid: Uuid,
+    /// What the map is to say of us.
+    pub addrs: AddrVec,
+    pub cluster_addrs: AddrVec,
+    /// What `ceph osd metadata` shows.
+    pub metadata: BTreeMap<String, String>,
+    /// `hdd`, `ssd`, `nvme`; empty when unknown.
+    pub device_class: String,
+    /// Type to name.
+    pub crush_location: BTreeMap<String, String>,
+    pub limits: Limits,
+    /// `osd_min_pg_log_entries`.
+    pub log_entries_max: usize,
+    /// Options as file and command line set them.
+    pub options: Option<admin::option::ConfigValues>,
+}
+
+/// An OSD.
+pub struct Osd {
+    pub(crate) config: OsdConfig,
+    pub(crate) sh: Shared,
+    pub(crate) maps: Maps,
+    pub(crate) pgs: BTreeMap<PgId, Pg>,
+    pub(crate) sessions: Sessions,
+    pub(crate) heartbeats: Heartbeats,
+    pub(crate) clock: crate::report::Clock,
+    pub(crate) commands: crate::command::Commands,
+    waiting: VecDeque<(Epoch, Peer, u64, Message)>,
+}
+
+/// Why an OSD cannot start from its store.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("the store cannot be read: {0}")]
+    Store(Errno),
+    #[error("placement group {pg} cannot be read: {errno}")]
+    Pg { pg: PgId, errno: Errno },
+}
+
+impl Osd {
+    /// Reads what the store holds. `seed` makes its choices.
+    pub fn load(config: OsdConfig, disk: &mut dyn Disk, seed: [u8; 32]) -> Result<Osd, LoadError> {
+        let maps = Maps::load(disk, config.fsid).map_err(LoadError::Store)?;
+        let mut pgs = BTreeMap::new();
+        for (coll, _) in disk.collections() {
+            let Some(id) = crate::pg::pg_of(coll) else { continue };
+            let pg = Pg::load(disk, coll, &maps.newest).map_err(|errno| LoadError::Pg { pg: id, errno })?;
+            pgs.extend(pg.map(|pg| (id, pg)));
+        }
+        let sh = Shared {
+            whoami: config.whoami,
+            map: maps.newest.clone(),
+            limits: config.limits.clone(),
+            rng: ChaCha8Rng::from_seed(seed),
+            perf: Perf::default(),
+            history: Default::default(),
+            stats_seq: 0,
+            booted: false,
+            next_txc: 0,
+            next_read: 0,
+            next_op: 0,
+            next_notify: 1,
+            txcs: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            alive_wanted: Epoch(0),
+            log_entries_max: config.log_entries_max,
+        };
+        let commands = crate::command::Commands::new(&config);
+        let mut osd = Osd {
+            config,
+            sh,
+            maps,
+            pgs,
+            sessions: Sessions::new(),
+            heartbeats: Heartbeats::default(),
+            clock: Default::default(),
+            commands,
+            waiting: VecDeque::new(),
+        };
+        if osd.config.options.is_some() {
+            osd.apply_options();
+        }
+        Ok(osd)
+    }
+
+    /// Begins: asks for maps from where ours end.
+    pub fn start(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        if !disk.collections().iter().any(|(c, _)| *c == META_COLL) {
+            let mut txn = Transaction::new(META_COLL);
+            txn.create_coll(0);
+            Cx { now, disk, sh: &mut self.sh, fx }.submit(txn);
+        }
+        fx.push(Effect::WantMaps { from: self.maps.epoch().next() });
+    }
+
+    /// A session with a client is open.
+    pub fn open_session(&mut self, id: SessionId, info: SessionInfo) {
+        self.sessions.insert(id, Session { info, epoch: Epoch(0) });
+    }
+
+    /// A session with a client is gone.
+    pub fn close_session(&mut self, now: Now, disk: &mut dyn Disk, id: SessionId, fx: &mut Vec<Effect>) {
+        if self.sessions.remove(&id).is_some() {
+            let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+            self.pgs.values_mut().for_each(|pg| pg.handle_session_lost(&mut cx, id));
+        }
+    }
+
+    /// A message from a client or another OSD.
+    pub fn handle_message(&mut self, now: Now, disk: &mut dyn Disk, from: Peer, tid: u64, msg: Message, fx: &mut Vec<Effect>) {
+        self.dispatch(now, disk, from, tid, msg, fx);
+        self.loop_back(now, disk, fx);
+    }
+
+    /// Maps, from a monitor or another OSD.
+    pub fn handle_maps(&mut self, now: Now, disk: &mut dyn Disk, m: &MOsdMap, fx: &mut Vec<Effect>) {
+        self.take_maps(now, disk, m, fx);
+        self.loop_back(now, disk, fx);
+    }
+
+    /// The store has something to say.
+    pub fn handle_store(&mut self, now: Now, disk: &mut dyn Disk, event: StoreEvent, fx: &mut Vec<Effect>) {
+        match event {
+            StoreEvent::Committed(txc) => {
+                if let Some(route) = self.sh.txcs.remove(&txc) {
+                    self.committed(now, disk, route, fx);
+                }
+            }
+            StoreEvent::ReadDone { id, result } => {
+                if let Some(route) = self.sh.reads.remove(&id) {
+                    let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+                    if let Some(pg) = self.pgs.get_mut(&route.pgid) {
+                        pg.handle_read(&mut cx, id, route, result);
+                    }
+                }
+            }
+            StoreEvent::ChecksumError { coll, obj, off, .. } => {
+                tracing::error!(%coll, object = ?obj, off, "wrong checksum on read");
+                self.clock.read_errors += 1;
+            }
+            StoreEvent::Poisoned(e) => fx.push(Effect::Stop { why: format!("the store failed: {e}") }),
+        }
+        self.loop_back(now, disk, fx);
+    }
+
+    /// Epoch of the newest map.
+    pub fn epoch(&self) -> Epoch {
+        self.maps.epoch()
+    }
+
+    /// The newest map.
+    pub fn map(&self) -> &Arc<OsdMap> {
+        &self.maps.newest
+    }
+
+    /// True if the map says that we are up, as the instance we are.
+    pub fn is_booted(&self) -> bool {
+        self.sh.booted
+    }
+
+    fn committed(&mut self, now: Now, disk: &mut dyn Disk, route: TxcRoute, fx: &mut Vec<Effect>) {
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        match route {
+            TxcRoute::Send { to, tid, msg } => cx.fx.push(Effect::Send { to, tid, msg: *msg }),
+            TxcRoute::Bench => self.bench_committed(now, disk, fx),
+            TxcRoute::RepOp { pgid, interval, version } => {
+                if let Some(pg) = self.pgs.get_mut(&pgid) {
+                    pg.repop_committed(&mut cx, interval, version);
+                }
+            }
+            TxcRoute::Pg { pgid, interval, step } => {
+                let removed = step == PgStep::Removed;
+                let Some(pg) = self.pgs.get_mut(&pgid) else { return };
+                pg.handle_step(&mut cx, interval, step);
+                if removed && pg.is_removed() {
+                    self.pgs.remove(&pgid);
+                    // The map may want it here again meanwhile.
+                    self.create_pgs(now, disk, fx);
+                }
+            }
+        }
+    }
+
+    /// What we said to ourselves is heard at once.
+    fn loop_back(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        let me = Peer::Osd(self.sh.whoami);
+        loop {
+            let own = |e: &Effect| matches!(e, Effect::Send { to, .. } if *to == me);
+            let Some(at) = fx.iter().position(own) else { return };
+            if let Effect::Send { tid, msg, .. } = fx.remove(at) {
+                self.dispatch(now, disk, me, tid, msg, fx);
+            }
+        }
+    }
+
+    fn dispatch(&mut self, now: Now, disk: &mut dyn Disk, from: Peer, tid: u64, msg: Message, fx: &mut Vec<Effect>) {
+        if let Some(epoch) = epoch_of(&msg)
+            && epoch > self.maps.epoch()
+        {
+            return self.wait_for_map(epoch, from, tid, msg, fx);
+        }
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        match msg {
+            Message::MOsdOp(m) => self.handle_op(now, disk, from, tid, m, fx),
+            Message::RepOp(m) => with_pg(&mut self.pgs, m.pgid, |pg| pg.handle_repop(&mut cx, m)),
+            Message::RepOpReply(m) => with_pg(&mut self.pgs, m.pgid, |pg| pg.handle_repop_reply(&mut cx, m)),
+            Message::PgMessage(m) => match (self.pgs.get_mut(&m.pgid), &m.body) {
+                (Some(pg), _) => pg.handle_peer(&mut cx, m),
+                // We hold nothing of it.
+                (None, PgBody::Query) => {
+                    cx.send_pg(m.osd, m.pgid, m.interval, PgBody::Info(PeerInfo::default()), Durable::Now);
+                }
+                _ => {}
+            },
+            Message::OsdHeartbeat(m) => self.heartbeats.handle(&mut cx, m),
+            Message::MOsdOpReply(m) => {
+                for pg in self.pgs.values_mut() {
+                    if pg.handle_copy_reply(&mut cx, tid, &m) {
+                        break;
+                    }
+                }
+            }
+            Message::MOsdMap(m) => self.take_maps(now, disk, &m, fx),
+            // Acknowledgements of backoffs, and pings of sessions with watches.
+            Message::MOsdBackoff(_) | Message::MPing(_) => {}
+            other => tracing::debug!(?from, kind = other.name(), "not for an OSD"),
+        }
+    }
+
+    fn wait_for_map(&mut self, epoch: Epoch, from: Peer, tid: u64, msg: Message, fx: &mut Vec<Effect>) {
+        fx.push(Effect::WantMaps { from: self.maps.epoch().next() });
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.push_back((epoch, from, tid, msg));
+        }
+    }
+
+    fn take_maps(&mut self, now: Now, disk: &mut dyn Disk, m: &MOsdMap, fx: &mut Vec<Effect>) {
+        let before = self.maps.newest.clone();
+        let (taken, txn) = self.maps.take(m);
+        if taken.is_empty() {
+            return;
+        }
+        self.sh.perf.maps(taken.len() as u64);
+        self.sh.map = self.maps.newest.clone();
+        let was_booted = self.sh.booted;
+        self.sh.booted = self.map_knows_us();
+        let since: BTreeMap<PgId, Epoch> = self.pgs.iter().map(|(id, pg)| (*id, pg.walk.since)).collect();
+        let mut old = before.clone();
+        for map in &taken {
+            self.pgs.values_mut().for_each(|pg| pg.advance(&old, map));
+            old = map.clone();
+        }
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        for (id, pg) in &mut self.pgs {
+            match !was_booted && cx.sh.booted {
+                true => pg.handle_maps(&mut cx, &before, Epoch(u32::MAX)),
+                false => pg.handle_maps(&mut cx, &before, since.get(id).copied().unwrap_or_default()),
+            }
+        }
+        self.create_pgs(now, disk, fx);
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        cx.submit(txn);
+        self.heartbeats.handle_map(now, &self.sh, &self.pgs);
+        if !self.sh.booted {
+            self.ask_to_boot(now, disk, fx);
+        }
+        self.pgs.retain(|_, pg| !pg.is_removed());
+        self.wake_waiting(now, disk, fx);
+    }
+
+    fn map_knows_us(&self) -> bool {
+        let (map, me) = (&self.maps.newest, self.sh.whoami);
+        map.is_up(me) && map.addrs(me).is_some_and(|a| a.msgr2() == self.config.addrs.msgr2())
+    }
+
+    /// Copies that the map wants here and that are not: new ones, with their past looked up in older maps.
+    fn create_pgs(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        let map = self.maps.newest.clone();
+        let me = self.sh.whoami;
+        let wanted = |id: &PgId| Mapping::of(&map, *id).is_some_and(|m| m.involves(me));
+        let all = map.pools.keys().flat_map(|pool| map.pgs(*pool));
+        let new: Vec<PgId> = all.filter(|id| !self.pgs.contains_key(id) && wanted(id)).collect();
+        if new.is_empty() {
+            return;
+        }
+        let mut walks: BTreeMap<PgId, Walk> = BTreeMap::new();
+        let mut old: Option<OsdMap> = None;
+        let first_needed = self.maps.oldest();
+        let visit = |old: &mut Option<OsdMap>, m: &OsdMap, walks: &mut BTreeMap<PgId, Walk>| {
+            for id in &new {
+                let Some(mapping) = Mapping::of(m, *id) else { continue };
+                match (walks.get_mut(id), old.as_ref()) {
+                    (Some(walk), Some(old)) => walk.step(old, m.epoch, mapping),
+                    _ => {
+                        walks.insert(*id, Walk::start(m, mapping));
+                    }
+                }
+            }
+            *old = Some(m.clone());
+        };
+        self.maps.replay(disk, first_needed, map.epoch, |m| visit(&mut old, m, &mut walks));
+        visit(&mut old, &map, &mut walks);
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        for (id, walk) in walks {
+            let mut pg = Pg::new(id, walk);
+            pg.start_interval(&mut cx);
+            self.pgs.insert(id, pg);
+        }
+    }
+
+    fn wake_waiting(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        let epoch = self.maps.epoch();
+        let (due, rest): (VecDeque<_>, VecDeque<_>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(|(e, ..)| *e <= epoch);
+        self.waiting = rest;
+        for (_, from, tid, msg) in due {
+            self.dispatch(now, disk, from, tid, msg, fx);
+        }
+        if !self.waiting.is_empty() {
+            fx.push(Effect::WantMaps { from: epoch.next() });
+        }
+    }
+
+    /// A client's operation, or another OSD's on a client's behalf.
+    fn handle_op(&mut self, now: Now, disk: &mut dyn Disk, from: Peer, tid: u64, m: MOsdOp, fx: &mut Vec<Effect>) {
+        let map = self.maps.newest.clone();
+        let source = match from {
+            Peer::Session(id) => OpSource::Session(id),
+            Peer::Osd(osd) => OpSource::Osd(osd),
+            Peer::Mon | Peer::Mgr => return,
+        };
+        let origin = match from {
+            Peer::Session(id) => {
+                self.share_map(disk, id, m.epoch, fx);
+                let Some(session) = self.sessions.get(&id) else { return };
+                crate::cls::Origin { inst: session.info.inst, addr: session.info.addr }
+            }
+            _ => crate::cls::Origin { inst: osd_inst(source), ..Default::default() },
+        };
+        let Some(pool) = map.pool_by_id(m.pgid.pg.pool) else { return };
+        if pool.raw_pg_to_pg(PgId { pool: m.pgid.pg.pool, seed: m.hash }) != m.pgid.pg {
+            // The client placed it by another map; it will look again with ours.
+            return;
+        }
+        let refusal = match from {
+            Peer::Session(_) if is_blocklisted(&map, &origin.addr) => Some(Errno::ESHUTDOWN),
+            Peer::Session(id) if !self.sessions.get(&id).is_some_and(|s| s.may(&map, &m)) => Some(Errno::EPERM),
+            _ => None,
+        };
+        let access = match refusal.map_or_else(|| ops::classify(&m.ops), Err) {
+            Ok(access) => access,
+            Err(e) => return fx.push(Effect::Send { to: from, tid, msg: refused(&m, map.epoch, e).into() }),
+        };
+        self.sh.next_op += 1;
+        let reqid = match m.reqid.name == EntityInst::default() || m.reqid.tid == 0 {
+            true => ReqId { name: origin.inst, tid, inc: m.reqid.inc },
+            false => m.reqid,
+        };
+        let mut object = m.hobject();
+        if object.snap == types::Snap::DIR {
+            object.snap = types::Snap::HEAD;
+        }
+        let op = ClientOp {
+            id: self.sh.next_op,
+            source,
+            tid,
+            reqid,
+            origin,
+            object,
+            access,
+            fetched: Fetched::default(),
+            received: now.mono,
+            msg: Box::new(m),
+        };
+        let id = op.msg.pgid.pg;
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        with_pg(&mut self.pgs, id, |pg| pg.handle_op(&mut cx, op));
+    }
+
+    /// A client that sent with an old map is given what it lacks.
+    fn share_map(&mut self, disk: &mut dyn Disk, id: SessionId, have: Epoch, fx: &mut Vec<Effect>) {
+        let newest = self.maps.epoch();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.epoch = session.epoch.max(have);
+        if session.epoch < newest {
+            let maps = self.maps.share(disk, session.epoch);
+            session.epoch = newest;
+            fx.push(Effect::Send { to: Peer::Session(id), tid: 0, msg: maps.into() });
+        }
+    }
+
+    /// Gives another OSD the maps it lacks.
+    pub(crate) fn share_map_with_osd(&mut self, disk: &mut dyn Disk, osd: OsdId, have: Epoch, fx: &mut Vec<Effect>) {
+        let maps = self.maps.share(disk, have);
+        fx.push(Effect::Send { to: Peer::Osd(osd), tid: 0, msg: maps.into() });
+    }
+
+    /// Time for a turn; see `next_timeout`.
+    pub fn handle_timeout(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        self.tick(now, disk, fx);
+        self.loop_back(now, disk, fx);
+    }
+
+    /// When `handle_timeout` wants to be called.
+    pub fn next_timeout(&self) -> Option<Mono> {
+        Some(self.clock.next_tick)
+    }
+}
+
+fn with_pg(pgs: &mut BTreeMap<PgId, Pg>, id: PgId, f: impl FnOnce(&mut Pg)) {
+    if let Some(pg) = pgs.get_mut(&id) {
+        f(pg);
+    }
+}
+
+fn osd_inst(source: OpSource) -> EntityInst {
+    match source {
+        OpSource::Osd(osd) => EntityInst { kind: EntityKind::OSD, num: osd.0.into() },
+        _ => EntityInst::default(),
+    }
+}
+
+/// The map a message was sent with, where that matters.
+fn epoch_of(msg: &Message) -> Option<Epoch> {
+    match msg {
+        Message::MOsdOp(m) => Some(m.epoch),
+        Message::RepOp(RepOp { epoch, .. }) | Message::RepOpReply(RepOpReply { epoch, .. }) => Some(*epoch),
+        Message::PgMessage(m) => Some(m.epoch),
+        _ => None,
+    }
+}
+
+fn refused(m: &MOsdOp, epoch: Epoch, e: Errno) -> MOsdOpReply {
+    let blank = |o: &types::msg::osd_op::OsdOp| OpResult { op: o.op, flags: o.flags, rval: 0, outdata: BufList::default() };
+    MOsdOpReply {
+        oid: m.oid.clone(),
+        pgid: m.pgid.pg,
+        flags: m.flags | osd_flag::ONDISK,
+        result: e.wire(),
+        bad_replay_version: Default::default(),
+        epoch,
+        ops: m.ops.iter().map(blank).collect(),
+        retry: m.retry,
+        replay_version: Default::default(),
+        user_version: 0,
+        redirect: None,
+    }
+}

@@ -1,0 +1,91 @@
+//! Intervals: spans of epochs with one acting set. A PG's past is the list of those in which it may have been written.
+//!
+//! Upstream: PastIntervals (src/osd/osd_types.cc), is_new_interval.
+
+use denc::{Decode, Encode};
+use types::map::OsdMap;
+use types::{Epoch, OsdId, PgId};
+
+/// Who holds a PG by one map, and the pool's numbers that matter to peering.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Mapping {
+    pub up: Vec<OsdId>,
+    pub up_primary: OsdId,
+    pub acting: Vec<OsdId>,
+    pub primary: OsdId,
+    pub size: u8,
+    pub min_size: u8,
+    pub pg_num: u32,
+}
+
+impl Mapping {
+    /// The PG's mapping; `None` if there is no such PG.
+    pub fn of(map: &OsdMap, pg: PgId) -> Option<Self> {
+        let pool = map.pool_by_id(pg.pool).filter(|p| pg.seed < p.pg_num)?;
+        let m = map.pg_to_up_acting(pg);
+        Some(Mapping {
+            up: m.up,
+            up_primary: m.up_primary,
+            acting: m.acting,
+            primary: m.acting_primary,
+            size: pool.size,
+            min_size: pool.min_size,
+            pg_num: pool.pg_num,
+        })
+    }
+
+    /// True if `osd` has a part in the PG now.
+    pub fn involves(&self, osd: OsdId) -> bool {
+        self.up.contains(&osd) || self.acting.contains(&osd)
+    }
+}
+
+/// A past interval.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct Interval {
+    pub first: Epoch,
+    pub last: Epoch,
+    pub acting: Vec<OsdId>,
+    /// The PG may have served writes: they may be on any of the acting OSDs and nowhere else.
+    pub maybe_rw: bool,
+}
+
+impl Interval {
+    /// The interval that began in `first` and ended with `map`, its last.
+    pub fn closed(first: Epoch, map: &OsdMap, mapping: &Mapping) -> Self {
+        let thru = map.info(mapping.primary).is_some_and(|i| i.up_from <= first && i.up_thru >= first);
+        Interval {
+            first,
+            last: map.epoch,
+            acting: mapping.acting.clone(),
+            maybe_rw: thru && mapping.acting.len() >= usize::from(mapping.min_size),
+        }
+    }
+}
+
+/// Walks maps in order and keeps the intervals of one PG.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Walk {
+    /// The epoch in which the PG first existed, as far as the maps go back.
+    pub created: Epoch,
+    pub since: Epoch,
+    pub past: Vec<Interval>,
+    pub mapping: Mapping,
+}
+
+impl Walk {
+    /// Starts with the first map that has the PG.
+    pub fn start(map: &OsdMap, mapping: Mapping) -> Self {
+        Walk { created: map.epoch, since: map.epoch, past: Vec::new(), mapping }
+    }
+
+    /// Goes from `old` to the next map.
+    pub fn step(&mut self, old: &OsdMap, epoch: Epoch, mapping: Mapping) {
+        if mapping != self.mapping {
+            self.past.push(Interval::closed(self.since, old, &self.mapping));
+            self.since = epoch;
+            self.mapping = mapping;
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! Taking over another copy's log: what diverged is void, what is new is missing until it is pushed.
+//!
+//! Holds: log and missing rows change in one transaction, so that a copy never claims an object it does not have.
+
+use super::log::{LogRow, latest_by_object, objects_of, row_key};
+use super::{Pg, Stage};
+use crate::effects::{Cx, Durable};
+use crate::object::{INFO_ATTR, ObjectInfo};
+use std::collections::BTreeSet;
+use store::{Transaction, TxcId};
+use types::msg::internal_osd::{PgBody, PgTotals};
+use types::pg::{LogOp, PgLogEntry};
+use types::{EVersion, HObject, OsdId};
+
+/// The authoritative log, or the part of it that a copy needs.
+#[derive(Debug)]
+pub(super) struct Merge {
+    /// Nothing here counts until the backfill that begins now has ended.
+    pub reset: bool,
+    pub base: EVersion,
+    pub tail: EVersion,
+    pub entries: Vec<PgLogEntry>,
+    pub totals: PgTotals,
+    pub last_user_version: u64,
+    /// The backfill has ended.
+    pub complete: bool,
+}
+
+impl Pg {
+    /// The primary's word on what our log is.
+    pub(super) fn handle_merge(&mut self, cx: &mut Cx<'_>, from: OsdId, merge: Merge) {
+        if !matches!(self.stage, Stage::Follower { active: false }) {
+            return;
+        }
+        let txc = self.merge(cx, merge);
+        let missing: Vec<HObject> = self.missing.iter().cloned().collect();
+        cx.send_pg(from, self.id, self.walk.since, PgBody::Merged { missing }, Durable::After(txc));
+    }
+
+    /// Makes a log ours.
+    pub(super) fn merge(&mut self, cx: &mut Cx<'_>, merge: Merge) -> TxcId {
+        let mut txn = self.transaction();
+        if merge.reset {
+            self.complete = false;
+            self.missing.clear();
+            txn.coll_rm_range("m", "n");
+            self.reset_log(&mut txn, EVersion::default());
+        } else if merge.complete {
+            self.complete = true;
+            self.reset_log(&mut txn, merge.tail);
+            self.append(&mut txn, merge.entries, merge.totals);
+        } else {
+            self.merge_entries(cx, &mut txn, merge.base, merge.entries, merge.totals);
+        }
+        self.totals = merge.totals;
+        self.last_user_version = self.last_user_version.max(merge.last_user_version);
+        self.put_meta(&mut txn);
+        cx.submit(txn)
+    }
+
+    fn merge_entries(&mut self, cx: &mut Cx<'_>, txn: &mut Transaction, base: EVersion, entries: Vec<PgLogEntry>, totals: PgTotals) {
+        let divergent = self.log.rewind(base);
+        let mut suspect: BTreeSet<HObject> = objects_of(&divergent);
+        if let (Some(newest), Some(oldest)) = (divergent.first(), divergent.last()) {
+            txn.coll_rm_range(row_key(oldest.version.version), row_key(newest.version.version + 1));
+        }
+        for (obj, entry) in latest_by_object(&entries) {
+            if entry.op == LogOp::Delete {
+                txn.remove(obj);
+                suspect.remove(obj);
+                if self.missing.remove(obj) {
+                    txn.coll_rm(super::meta::missing_key(obj));
+                }
+            } else if self.version_of(cx, obj) != Some(entry.version) {
+                suspect.insert(obj.clone());
+            }
+        }
+        suspect.into_iter().for_each(|obj| self.add_missing(txn, obj));
+        self.append(txn, entries, totals);
+    }
+
+    /// Appends entries whose outputs are not known here: duplicates of such requests are answered without them.
+    fn append(&mut self, txn: &mut Transaction, entries: Vec<PgLogEntry>, totals: PgTotals) {
+        let tail = self.log.tail;
+        for entry in entries.into_iter().filter(|e| e.version > tail) {
+            let row = LogRow { entry, outputs: Vec::new(), totals };
+            txn.coll_set(row_key(row.entry.version.version), denc::to_bytes(&row, 0));
+            self.log.push(row.entry, row.outputs);
+        }
+    }
+
+    /// The version of an object as stored here.
+    pub(super) fn version_of(&self, cx: &mut Cx<'_>, obj: &HObject) -> Option<EVersion> {
+        let raw = cx.disk.getattr(self.coll, obj, INFO_ATTR).ok()?;
+        denc::from_bytes::<ObjectInfo>(&raw).ok().map(|i| i.version)
+    }
+}

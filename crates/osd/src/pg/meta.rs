@@ -1,0 +1,200 @@
+//! A PG's rows in its collection: `i`, what it is; `l…`, its log; `m…`, what it misses.
+
+use super::interval::{Interval, Mapping, Walk};
+use super::log::{self, LogRow};
+use super::{Pg, log::PgLog};
+use crate::disk::Disk;
+use crate::effects::Cx;
+use crate::ops::split_bits;
+use bytes::Bytes;
+use denc::{BString, Decode, Encode};
+use std::ops::Bound;
+use store::Transaction;
+use types::map::OsdMap;
+use types::msg::internal_osd::{PeerHistory, PgTotals};
+use types::{EVersion, Epoch, Errno, HObject, OsdId, PgId, ShardPgId};
+
+const META_ROW: &[u8] = b"i";
+const MISSING_ROW: u8 = b'm';
+/// Rows read at a time while loading.
+const PAGE: usize = 1000;
+
+/// The row `i`.
+#[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+struct Meta {
+    last_epoch_started: Epoch,
+    history: PeerHistory,
+    complete: bool,
+    log_tail: EVersion,
+    /// Valid while the log is empty; its rows carry newer ones.
+    totals: PgTotals,
+    last_user_version: u64,
+    created: Epoch,
+    since: Epoch,
+    past: Vec<Interval>,
+    up: Vec<OsdId>,
+    up_primary: OsdId,
+    acting: Vec<OsdId>,
+    primary: OsdId,
+    size: u8,
+    min_size: u8,
+    pg_num: u32,
+}
+
+/// The key of an object's row among the missing.
+pub(super) fn missing_key(obj: &HObject) -> BString {
+    [&[MISSING_ROW][..], &denc::to_bytes(obj, 0)].concat().into()
+}
+
+impl Pg {
+    /// A transaction on the PG's collection, which it creates if this is the first.
+    pub(super) fn transaction(&mut self) -> Transaction {
+        let mut txn = Transaction::new(self.coll);
+        if !self.exists_on_disk {
+            self.exists_on_disk = true;
+            txn.create_coll(split_bits(self.id, self.walk.mapping.pg_num));
+        }
+        txn
+    }
+
+    /// Adds the row `i` as it is now.
+    pub(super) fn put_meta(&self, txn: &mut Transaction) {
+        let m = &self.walk.mapping;
+        let meta = Meta {
+            last_epoch_started: self.last_epoch_started,
+            history: self.history,
+            complete: self.complete,
+            log_tail: self.log.tail,
+            totals: self.totals,
+            last_user_version: self.last_user_version,
+            created: self.walk.created,
+            since: self.walk.since,
+            past: self.walk.past.clone(),
+            up: m.up.clone(),
+            up_primary: m.up_primary,
+            acting: m.acting.clone(),
+            primary: m.primary,
+            size: m.size,
+            min_size: m.min_size,
+            pg_num: m.pg_num,
+        };
+        txn.coll_set(META_ROW, denc::to_bytes(&meta, 0));
+    }
+
+    /// Stores the row `i`; nobody waits for it.
+    pub(super) fn store_meta(&mut self, cx: &mut Cx<'_>) {
+        let mut txn = self.transaction();
+        self.put_meta(&mut txn);
+        cx.submit(txn);
+    }
+
+    /// Reads a PG's rows. `None`: the collection was created but never described, and holds nothing.
+    pub fn load(disk: &mut dyn Disk, coll: ShardPgId, map: &OsdMap) -> Result<Option<Pg>, Errno> {
+        let Some(raw) = disk.coll_get(coll, META_ROW)? else {
+            return Ok(None);
+        };
+        let meta: Meta = denc::from_bytes(&raw).map_err(|_| Errno::EIO)?;
+        let mut pg = Pg::new(coll.pg, meta.walk());
+        pg.exists_on_disk = true;
+        pg.last_epoch_started = meta.last_epoch_started;
+        pg.history = meta.history;
+        pg.complete = meta.complete;
+        pg.totals = meta.totals;
+        pg.last_user_version = meta.last_user_version;
+        pg.log.reset(meta.log_tail);
+        pg.load_log(disk)?;
+        pg.load_missing(disk)?;
+        pg.catch_up(map);
+        Ok(Some(pg))
+    }
+
+    /// The stored mapping may lag behind the stored map, when a crash came between the two.
+    fn catch_up(&mut self, map: &OsdMap) {
+        if let Some(mapping) = Mapping::of(map, self.id) {
+            self.walk.step(map, map.epoch, mapping);
+        }
+    }
+
+    fn load_log(&mut self, disk: &mut dyn Disk) -> Result<(), Errno> {
+        each_row(disk, self.coll, log::ROW, |_, value| {
+            let row: LogRow = denc::from_bytes(&value).map_err(|_| Errno::EIO)?;
+            // Rows up to the tail are trimmed, even if their deletion was lost.
+            if row.entry.version > self.log.head() {
+                self.last_user_version = self.last_user_version.max(row.entry.user_version);
+                self.totals = row.totals;
+                self.log.push(row.entry, row.outputs);
+            }
+            Ok(())
+        })
+    }
+
+    fn load_missing(&mut self, disk: &mut dyn Disk) -> Result<(), Errno> {
+        each_row(disk, self.coll, MISSING_ROW, |key, _| {
+            let obj = key.get(1..).and_then(|raw| denc::from_slice(raw).ok()).ok_or(Errno::EIO)?;
+            self.missing.insert(obj);
+            Ok(())
+        })
+    }
+}
+
+impl Meta {
+    fn walk(&self) -> Walk {
+        Walk {
+            created: self.created,
+            since: self.since,
+            past: self.past.clone(),
+            mapping: Mapping {
+                up: self.up.clone(),
+                up_primary: self.up_primary,
+                acting: self.acting.clone(),
+                primary: self.primary,
+                size: self.size,
+                min_size: self.min_size,
+                pg_num: self.pg_num,
+            },
+        }
+    }
+}
+
+/// Shows every row whose key starts with `kind` to `f`.
+fn each_row(
+    disk: &mut dyn Disk,
+    coll: ShardPgId,
+    kind: u8,
+    mut f: impl FnMut(&[u8], Bytes) -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    let end = [kind + 1];
+    let mut from = Bound::Included(BString::from(vec![kind]));
+    loop {
+        let page = disk.coll_scan(coll, from.as_ref().map(|k| k.as_slice()), Bound::Excluded(&end), PAGE)?;
+        let full = page.len() == PAGE;
+        for (key, value) in page {
+            f(&key, value)?;
+            from = Bound::Excluded(key);
+        }
+        if !full {
+            return Ok(());
+        }
+    }
+}
+
+impl Pg {
+    /// Empties the log: its rows go with the transaction.
+    pub(super) fn reset_log(&mut self, txn: &mut Transaction, tail: EVersion) {
+        self.log = PgLog::default();
+        self.log.reset(tail);
+        txn.coll_rm_range(vec![log::ROW], vec![log::ROW + 1]);
+    }
+
+    /// Marks an object as missing, for good until it is recovered.
+    pub(super) fn add_missing(&mut self, txn: &mut Transaction, obj: HObject) {
+        txn.coll_set(missing_key(&obj), Bytes::new());
+        self.missing.insert(obj);
+    }
+}
+
+/// Everything an OSD keeps of PGs that do not exist any more is told by this.
+pub(crate) fn pg_of(coll: ShardPgId) -> Option<PgId> {
+    (coll.pg.pool.0 >= 0 && coll.shard == ShardPgId::NO_SHARD).then_some(coll.pg)
+}

@@ -1,0 +1,305 @@
+//! A placement group on one OSD: its copy, its log, its part in the acting set.
+//!
+//! Room: osd core.   Owns: `Pg`.   Hears: clients' operations, replicas, peers, maps, the disk.
+//! Holds: a write is acknowledged when every acting copy has it on stable storage; the PG serves only after every
+//! acting copy equals the authoritative one; what an interval left unfinished is dropped at its end, and clients send
+//! it again.
+//! Upstream: doc/dev/osd_internals/, src/osd/PG.cc, PeeringState.cc, PrimaryLogPG.cc.
+
+mod activate;
+mod backfill;
+mod backoff;
+mod copy;
+mod interval;
+mod log;
+mod merge;
+mod meta;
+mod op;
+mod peering;
+mod push;
+mod query;
+mod queue;
+mod recovery;
+mod remove;
+mod repop;
+mod stats;
+mod watch;
+
+pub(crate) use backoff::Backoffs;
+pub(crate) use interval::{Mapping, Walk};
+pub(crate) use meta::pg_of;
+pub(crate) use op::{ClientOp, OpSource};
+pub(crate) use stats::PgFigures;
+
+use crate::effects::{Cx, Durable, PgStep, ReadFor, ReadResult, ReadRoute, SessionId};
+use copy::Copies;
+use log::PgLog;
+use peering::Peering;
+use queue::Queue;
+use repop::RepOps;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use store::ReadId;
+use types::map::OsdMap;
+use types::msg::internal_osd::{PeerHistory, PeerInfo, PgBody, PgMessage, PgTotals};
+use types::{EVersion, Epoch, HObject, OsdId, PgId, ShardPgId};
+use watch::Watches;
+
+/// Where the PG is in its interval.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Not the primary: waits for what the primary wants.
+    Follower {
+        /// The primary has activated us in this interval.
+        active: bool,
+    },
+    Peering(Box<Peering>),
+    /// Primary, serving.
+    Active,
+    /// The copy is being deleted.
+    Removing,
+}
+
+/// One OSD's copy of a placement group.
+pub(crate) struct Pg {
+    pub id: PgId,
+    pub coll: ShardPgId,
+    /// The current interval and those before it that still matter.
+    pub walk: Walk,
+    /// The interval in which this copy last went active.
+    pub last_epoch_started: Epoch,
+    pub history: PeerHistory,
+    /// False while a backfill has not ended.
+    pub complete: bool,
+    pub log: PgLog,
+    /// Objects known to be absent or old in this copy.
+    pub missing: BTreeSet<HObject>,
+    pub totals: PgTotals,
+    pub last_user_version: u64,
+    /// Every acting copy has this on stable storage.
+    pub committed_to: EVersion,
+    pub stage: Stage,
+    pub figures: PgFigures,
+    /// Rows not yet stored since the last `store_meta`.
+    exists_on_disk: bool,
+    queue: Queue,
+    running: BTreeMap<u64, Running>,
+    repops: RepOps,
+    /// Operations that wait for the PG to become active.
+    pub waiting: VecDeque<ClientOp>,
+    pub backoffs: Backoffs,
+    watches: Watches,
+    copies: Copies,
+    pushes: push::Pushes,
+    /// Strays whose copies are to be removed when the PG is clean.
+    strays: BTreeSet<OsdId>,
+}
+
+/// An operation that waits for data.
+struct Running {
+    op: ClientOp,
+    reads: BTreeMap<ReadId, crate::ops::ReadKey>,
+}
+
+impl Pg {
+    /// A copy with nothing in it.
+    pub fn new(id: PgId, walk: Walk) -> Self {
+        let history = PeerHistory { epoch_created: walk.created, ..PeerHistory::default() };
+        Pg {
+            id,
+            coll: ShardPgId::whole(id),
+            walk,
+            last_epoch_started: Epoch(0),
+            history,
+            complete: true,
+            log: PgLog::default(),
+            missing: BTreeSet::new(),
+            totals: PgTotals::default(),
+            last_user_version: 0,
+            committed_to: EVersion::default(),
+            stage: Stage::Follower { active: false },
+            figures: PgFigures::default(),
+            exists_on_disk: false,
+            queue: Queue::default(),
+            running: BTreeMap::new(),
+            repops: RepOps::default(),
+            waiting: VecDeque::new(),
+            backoffs: Backoffs::default(),
+            watches: Watches::default(),
+            copies: Copies::default(),
+            pushes: push::Pushes::default(),
+            strays: BTreeSet::new(),
+        }
+    }
+
+    /// Goes from one map to the next; `handle_maps` follows when all that came are walked. A pool that is gone leaves
+    /// the walk where it is.
+    pub fn advance(&mut self, old: &OsdMap, new: &OsdMap) {
+        if let Some(mapping) = Mapping::of(new, self.id) {
+            self.walk.step(old, new.epoch, mapping);
+        }
+    }
+
+    /// New maps were walked. `old` is the map from before them, `since` the interval of that time.
+    pub fn handle_maps(&mut self, cx: &mut Cx<'_>, old: &OsdMap, since: Epoch) {
+        if matches!(self.stage, Stage::Removing) {
+            return;
+        }
+        if Mapping::of(&cx.sh.map, self.id).is_none() {
+            return self.start_removal(cx);
+        }
+        if self.walk.since != since {
+            return self.start_interval(cx);
+        }
+        match &self.stage {
+            Stage::Peering(_) => self.peering_map(cx, old),
+            Stage::Active => self.watch_map(cx),
+            _ => {}
+        }
+        self.ask_copies_again(cx);
+    }
+
+    /// Begins the current interval: at a new mapping, and when the OSD has booted.
+    pub fn start_interval(&mut self, cx: &mut Cx<'_>) {
+        self.drop_interval_state(cx);
+        self.store_meta(cx);
+        let me = cx.sh.whoami;
+        self.stage = Stage::Follower { active: false };
+        self.figures.note_interval(cx.now, self.walk.since);
+        if !cx.sh.booted {
+            return;
+        }
+        if self.walk.mapping.primary == me {
+            return self.start_peering(cx);
+        }
+        if !self.walk.mapping.acting.contains(&me) && self.walk.mapping.primary.0 >= 0 {
+            // A stray offers what it has; it may be the only one who has it.
+            let info = PgBody::Info(self.info());
+            cx.send_pg(self.walk.mapping.primary, self.id, self.walk.since, info, Durable::Now);
+        }
+    }
+
+    /// A message from another OSD about this PG, sent in our interval (or from outside of it, when it is a question).
+    pub fn handle_peer(&mut self, cx: &mut Cx<'_>, m: PgMessage) {
+        let (from, interval) = (m.osd, m.interval);
+        match m.body {
+            PgBody::Query => {
+                let info = PgBody::Info(self.info());
+                return cx.send_pg(from, self.id, interval, info, Durable::Now);
+            }
+            PgBody::Remove if !self.walk.mapping.involves(cx.sh.whoami) => return self.start_removal(cx),
+            _ if interval != self.walk.since || matches!(self.stage, Stage::Removing) => return,
+            PgBody::GetLog { since } => self.send_log(cx, from, interval, since),
+            PgBody::Pull { object } => self.start_push(cx, from, interval, object),
+            PgBody::Scan { begin, limit } => self.send_scan(cx, from, interval, begin, limit),
+            PgBody::Info(info) => self.handle_info(cx, from, info),
+            PgBody::Log { info, base, entries } => self.handle_log(cx, from, info, base, entries),
+            PgBody::Merge { reset, base, tail, entries, totals, last_user_version, complete } => {
+                let merge = merge::Merge { reset, base, tail, entries, totals, last_user_version, complete };
+                self.handle_merge(cx, from, merge)
+            }
+            PgBody::Merged { missing } => self.handle_merged(cx, from, missing),
+            PgBody::Scanned { begin, end, objects } => self.handle_scanned(cx, from, begin, end, objects),
+            PgBody::Push(part) => self.handle_push(cx, from, part),
+            PgBody::Pushed { object } => self.handle_pushed(cx, from, object),
+            PgBody::Activate { history } => self.handle_activate(cx, from, history),
+            PgBody::Activated => self.handle_activated(cx, from),
+            PgBody::Started { history } => self.handle_started(cx, history),
+            PgBody::Remove => {}
+        }
+        self.pump(cx);
+    }
+
+    /// A step of ours is on stable storage.
+    pub fn handle_step(&mut self, cx: &mut Cx<'_>, interval: Epoch, step: PgStep) {
+        if matches!(step, PgStep::Removed) {
+            return self.continue_removal(cx);
+        }
+        if interval != self.walk.since {
+            return;
+        }
+        match step {
+            PgStep::SelfMerged => self.self_merged(cx),
+            PgStep::SelfRecovered(object) => self.self_recovered(cx, &object),
+            PgStep::SelfActivated => self.self_activated(cx),
+            PgStep::Removed => {}
+        }
+        self.pump(cx);
+    }
+
+    /// A read has ended.
+    pub fn handle_read(&mut self, cx: &mut Cx<'_>, id: ReadId, route: ReadRoute, result: ReadResult) {
+        match route.what {
+            ReadFor::Push { to, object } => self.push_read(cx, to, object, result),
+            ReadFor::Op(op) if route.interval == self.walk.since => self.op_read(cx, op, id, result),
+            ReadFor::Op(_) => {}
+        }
+        self.pump(cx);
+    }
+
+    /// A session with a monitor is open: what the last one may have swallowed is said again.
+    pub fn handle_mon_session(&mut self, cx: &mut Cx<'_>) {
+        if matches!(&self.stage, Stage::Peering(p) if matches!(p.step, peering::Step::WaitUpThru | peering::Step::RecoverPeers(_))) {
+            self.ask_up_thru(cx);
+        }
+    }
+
+    /// Time passes: watches expire, notifications end.
+    pub fn handle_tick(&mut self, cx: &mut Cx<'_>) {
+        if matches!(self.stage, Stage::Active) {
+            self.expire_watches(cx);
+            self.pump(cx);
+        }
+    }
+
+    /// A client's session is gone.
+    pub fn handle_session_lost(&mut self, cx: &mut Cx<'_>, session: SessionId) {
+        self.backoffs.forget_session(session);
+        self.watches.disconnect_session(cx.now, session);
+        let gone = |op: &ClientOp| op.source == OpSource::Session(session);
+        self.waiting.retain(|op| !gone(op));
+    }
+
+    /// What peers are told of this copy.
+    pub fn info(&self) -> PeerInfo {
+        PeerInfo {
+            exists: true,
+            last_update: self.log.head(),
+            log_tail: self.log.tail,
+            last_epoch_started: self.last_epoch_started,
+            history: self.history,
+            complete: self.complete,
+            missing: self.missing.len() as u64,
+            last_user_version: self.last_user_version,
+            totals: self.totals,
+        }
+    }
+
+    /// True if this OSD orders the PG's writes.
+    pub fn is_primary(&self, whoami: OsdId) -> bool {
+        self.walk.mapping.primary == whoami
+    }
+
+    /// Acting OSDs but this one.
+    fn replicas(&self, whoami: OsdId) -> impl Iterator<Item = OsdId> + '_ {
+        self.walk.mapping.acting.iter().copied().filter(move |o| *o != whoami)
+    }
+
+    /// The next write's version.
+    fn next_version(&self, cx: &Cx<'_>) -> EVersion {
+        EVersion { epoch: cx.sh.map.epoch, version: self.log.head().version + 1 }
+    }
+
+    /// Forgets everything that belongs to the interval that ended; clients send again.
+    fn drop_interval_state(&mut self, cx: &mut Cx<'_>) {
+        self.backoffs.release_all(cx, self.coll);
+        self.queue = Queue::default();
+        self.running.clear();
+        self.repops = RepOps::default();
+        self.waiting.clear();
+        self.watches.drop_all();
+        self.copies = Copies::default();
+        self.pushes = push::Pushes::default();
+        self.strays.clear();
+        self.committed_to = EVersion::default();
+    }
+}

@@ -1,0 +1,454 @@
+//! A client's operation from arrival to answer.
+
+use super::repop::Write;
+use super::{Pg, Running, Stage};
+use crate::cls::Origin;
+use crate::effects::{Cx, Durable, Peer, ReadFor, ReadResult, ReadRoute, SessionId};
+use crate::mutation::Step;
+use crate::object::{INFO_ATTR, ObjectInfo};
+use crate::ops::{self, Access, Env, Fetched, Outcome, Plan, ReadKey, WatchAction};
+use crate::perf::OpCost;
+use bytes::Bytes;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use store::{ReadFlags, ReadId};
+use types::map::PgPool;
+use types::map::OsdMap;
+use types::msg::BufList;
+use types::msg::internal_osd::PgTotals;
+use types::msg::osd::{MOsdOp, MOsdOpReply, OpResult, osd_flag};
+use types::pg::{LogOp, PgLogEntry};
+use types::{EVersion, EntityKind, Errno, HObject, Mono, OsdId, ReqId, Snap};
+
+/// Who sent an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OpSource {
+    Session(SessionId),
+    /// Another OSD, on behalf of a client.
+    Osd(OsdId),
+    /// This OSD itself; nobody waits for the answer.
+    Own,
+}
+
+impl OpSource {
+    fn peer(self) -> Option<Peer> {
+        match self {
+            OpSource::Session(s) => Some(Peer::Session(s)),
+            OpSource::Osd(o) => Some(Peer::Osd(o)),
+            OpSource::Own => None,
+        }
+    }
+}
+
+/// An operation and everything learned about it.
+#[derive(Debug, Clone)]
+pub(crate) struct ClientOp {
+    pub id: u64,
+    pub source: OpSource,
+    pub tid: u64,
+    pub msg: Box<MOsdOp>,
+    /// The request's id with the sender's name filled in.
+    pub reqid: ReqId,
+    pub origin: Origin,
+    pub object: HObject,
+    pub access: Access,
+    pub fetched: Fetched,
+    pub received: Mono,
+}
+
+/// Who an operation came from, when its effects on watches are applied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Sender {
+    pub source: OpSource,
+    pub origin: Origin,
+    pub user_version: u64,
+}
+
+/// An answer that may have to wait.
+#[derive(Debug)]
+pub(super) struct Reply {
+    to: Option<Peer>,
+    tid: u64,
+    msg: MOsdOpReply,
+    cost: OpCost,
+    received: Mono,
+    reqid: ReqId,
+}
+
+impl ClientOp {
+    /// One line as `dump_ops_in_flight` shows it.
+    pub fn describe(&self) -> String {
+        let m = &self.msg;
+        let ops: Vec<&str> = m.ops.iter().map(|o| o.op.name()).collect();
+        format!(
+            "osd_op({} {} {:x} {} [{}] e{})",
+            self.reqid,
+            m.pgid,
+            m.hash,
+            String::from_utf8_lossy(&m.oid),
+            ops.join(","),
+            m.epoch
+        )
+    }
+}
+
+impl Pg {
+    /// A client's operation for this PG; the session's rights have been checked.
+    pub fn handle_op(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
+        // A client that sent before our interval began sends again when it hears of it.
+        if op.msg.epoch < self.walk.since || !self.is_primary(cx.sh.whoami) {
+            return;
+        }
+        match &self.stage {
+            Stage::Active => self.start_op(cx, op),
+            Stage::Peering(p) if p.is_stuck() => self.back_off(cx, op),
+            Stage::Removing => {}
+            _ => self.waiting.push_back(op),
+        }
+        self.pump(cx);
+    }
+
+    /// Everything that waited for the PG.
+    pub(super) fn start_waiting(&mut self, cx: &mut Cx<'_>) {
+        for op in std::mem::take(&mut self.waiting) {
+            self.start_op(cx, op);
+        }
+    }
+
+    fn start_op(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
+        if op.access.pg {
+            return self.run_listing(cx, op);
+        }
+        if let Err(e) = check_names(cx, &op) {
+            let reply = self.error_reply(cx, &op, e);
+            return self.send_reply(cx, reply);
+        }
+        self.queue.arrive(op);
+    }
+
+    /// Runs what may run. Whoever changes the queue calls this at its end.
+    pub(super) fn pump(&mut self, cx: &mut Cx<'_>) {
+        while let Some(op) = self.queue.pop_ready() {
+            self.run(cx, op);
+        }
+        cx.sh.perf.set_op_wip(self.repops.len() as u64);
+    }
+
+    fn run(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
+        if op.access.writes && self.answer_duplicate(cx, &op) {
+            return self.queue.leave(&op.object, op.access);
+        }
+        let stored = match cx.disk.getattr(self.coll, &op.object, INFO_ATTR) {
+            Ok(raw) => denc::from_bytes::<ObjectInfo>(&raw).map(Some).map_err(|_| Errno::EIO),
+            Err(Errno::ENOENT | Errno::ENODATA) => Ok(None),
+            Err(e) => Err(e),
+        };
+        let stored = match stored {
+            Ok(None) if !op.access.writes => return self.refuse(cx, op, Errno::ENOENT),
+            Ok(stored) => stored,
+            Err(e) => return self.refuse(cx, op, e),
+        };
+        self.load_watches(cx, &op.object, stored.as_ref());
+        let notify_id = (u64::from(cx.sh.map.epoch.0) << 32) | u64::from(cx.sh.next_notify);
+        let (watches, source) = (&self.watches, op.source);
+        let connected = |cookie| watches.is_connected(&op.object, cookie, op.origin.inst, source);
+        let env = Env {
+            disk: cx.disk,
+            coll: self.coll,
+            obj: &op.object,
+            now: cx.now,
+            origin: op.origin,
+            limits: &cx.sh.limits,
+            rng: &mut cx.sh.rng,
+            fetched: &op.fetched,
+            notify_id,
+            watch_connected: &connected,
+        };
+        let prior = stored.as_ref().map(|i| i.version).unwrap_or_default();
+        match ops::execute(env, &op.msg.ops, stored, op.msg.has_flag(osd_flag::RETURNVEC)) {
+            Outcome::NeedReads(keys) => self.start_reads(cx, op, keys),
+            Outcome::NeedCopy(source) => self.start_copy(cx, op, source),
+            Outcome::Plan(plan) => self.finish(cx, op, *plan, prior),
+        }
+    }
+
+    fn start_reads(&mut self, cx: &mut Cx<'_>, op: ClientOp, keys: Vec<ReadKey>) {
+        let mut reads = BTreeMap::new();
+        for key in keys {
+            let route = ReadRoute { pgid: self.id, interval: self.walk.since, what: ReadFor::Op(op.id) };
+            let flags = ReadFlags { sparse: key.sparse, ..ReadFlags::default() };
+            reads.insert(cx.read(self.coll, &op.object, key.off, key.len, flags, route), key);
+        }
+        self.running.insert(op.id, Running { op, reads });
+    }
+
+    /// A read of a running operation has ended; with the last one it runs again.
+    pub(super) fn op_read(&mut self, cx: &mut Cx<'_>, id: u64, read: ReadId, result: ReadResult) {
+        let Some(running) = self.running.get_mut(&id) else { return };
+        if let Some(key) = running.reads.remove(&read) {
+            running.op.fetched.reads.insert(key, result);
+        }
+        if running.reads.is_empty() {
+            self.resume(cx, id);
+        }
+    }
+
+    /// Parks an operation that waits for something other than reads.
+    pub(super) fn park(&mut self, op: ClientOp) {
+        self.running.insert(op.id, Running { op, reads: BTreeMap::new() });
+    }
+
+    /// Runs a parked operation again.
+    pub(super) fn resume(&mut self, cx: &mut Cx<'_>, id: u64) {
+        if let Some(running) = self.running.remove(&id) {
+            self.run(cx, running.op);
+        }
+    }
+
+    /// Lets a parked operation learn something.
+    pub(super) fn parked(&mut self, id: u64) -> Option<&mut ClientOp> {
+        self.running.get_mut(&id).map(|r| &mut r.op)
+    }
+
+    fn finish(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan, prior: EVersion) {
+        if plan.watch.iter().any(|w| matches!(w, WatchAction::Notify { .. })) {
+            cx.sh.next_notify = cx.sh.next_notify.wrapping_add(1);
+        }
+        if plan.mutation.is_empty() {
+            return self.finish_without_change(cx, op, plan);
+        }
+        match full_verdict(cx, &op, &plan) {
+            Verdict::Go => self.finish_write(cx, op, plan, prior),
+            Verdict::Fail(e) => self.refuse(cx, op, e),
+            // The client holds back until the map says there is room, then sends again.
+            Verdict::Drop => self.queue.leave(&op.object, op.access),
+        }
+    }
+
+    fn finish_without_change(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan) {
+        let sender = Sender { source: op.source, origin: op.origin, user_version: plan.info.user_version };
+        if plan.result >= 0 {
+            self.figures.sums.num_rd += 1;
+            self.figures.sums.num_rd_kb += plan.bytes_read.div_ceil(1024) as i64;
+            self.apply_watch_actions(cx, &sender, &op.object, plan.watch);
+        }
+        let user_version = if plan.exists { plan.info.user_version } else { self.last_user_version };
+        let version = if plan.exists { EVersion::default() } else { self.log.head() };
+        let reply = self.reply(cx, &op, plan.result, plan.results, version, user_version);
+        self.queue.leave(&op.object, op.access);
+        self.send_after_writes(cx, &op.object, reply);
+    }
+
+    fn finish_write(&mut self, cx: &mut Cx<'_>, op: ClientOp, mut plan: Plan, prior: EVersion) {
+        let version = self.next_version(cx);
+        let user_version = match plan.copied_version {
+            Some(copied) => copied,
+            None if plan.user_modify => self.last_user_version.max(plan.info.user_version) + 1,
+            None => plan.info.user_version,
+        };
+        let info = &mut plan.info;
+        (info.version, info.prior_version, info.last_reqid) = (version, prior, op.reqid);
+        info.user_version = user_version;
+        if plan.copied_version.is_none() && op.msg.mtime != types::Utime::ZERO {
+            info.mtime = op.msg.mtime;
+        }
+        if plan.exists {
+            let value = denc::to_bytes(info, types::features::SUPPORTED);
+            plan.mutation.push(Step::SetAttr { name: INFO_ATTR.into(), value });
+        }
+        let returnvec = op.msg.has_flag(osd_flag::RETURNVEC);
+        let entry = PgLogEntry {
+            op: if plan.exists { LogOp::Modify } else { LogOp::Delete },
+            object: op.object.clone(),
+            version,
+            prior_version: prior,
+            user_version,
+            reqid: op.reqid,
+            mtime: op.msg.mtime,
+            result: plan.result,
+            op_results: if returnvec { plan.results.iter().map(|r| r.rval).collect() } else { Vec::new() },
+        };
+        let outputs = match returnvec {
+            true => plan.results.iter().map(|r| r.outdata.contiguous()).collect(),
+            false => Vec::new(),
+        };
+        let totals = PgTotals {
+            objects: self.totals.objects + plan.delta.objects,
+            bytes: self.totals.bytes + plan.delta.bytes,
+        };
+        self.figures.sums.num_wr += 1;
+        self.figures.sums.num_wr_kb += plan.bytes_written.div_ceil(1024) as i64;
+        let sender = Sender { source: op.source, origin: op.origin, user_version };
+        let watch = (!plan.watch.is_empty()).then(|| (sender, std::mem::take(&mut plan.watch)));
+        let reply = self.reply(cx, &op, plan.result, plan.results, version, user_version);
+        self.start_write(cx, Write { entry, outputs, mutation: plan.mutation, totals, reply: Some(reply), watch });
+        self.queue.submitted(&op.object, version.version);
+    }
+
+    /// Answers a request that was done before, when that is durable.
+    fn answer_duplicate(&mut self, cx: &mut Cx<'_>, op: &ClientOp) -> bool {
+        let Some(logged) = self.log.find(&op.reqid) else { return false };
+        let e = logged.entry.clone();
+        let outputs = logged.outputs.clone();
+        let result = |(i, o): (usize, &types::msg::osd_op::OsdOp)| OpResult {
+            op: o.op,
+            flags: o.flags,
+            rval: e.op_results.get(i).copied().unwrap_or(0),
+            outdata: outputs.get(i).cloned().map(BufList::from).unwrap_or_default(),
+        };
+        let results = op.msg.ops.iter().enumerate().map(result).collect();
+        let reply = self.reply(cx, op, e.result, results, e.version, e.user_version);
+        if let Some(reply) = self.repops.hold(e.version.version, reply) {
+            self.send_reply(cx, reply);
+        }
+        true
+    }
+
+    /// Ends an operation that was let in with an error.
+    pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, op: ClientOp, e: Errno) {
+        let reply = self.error_reply(cx, &op, e);
+        self.queue.leave(&op.object, op.access);
+        self.send_after_writes(cx, &op.object, reply);
+    }
+
+    /// An answer that rests on writes in flight waits for them.
+    fn send_after_writes(&mut self, cx: &mut Cx<'_>, obj: &HObject, reply: Reply) {
+        let reply = match self.queue.last_write(obj) {
+            Some(version) => self.repops.hold(version, reply),
+            None => Some(reply),
+        };
+        if let Some(reply) = reply {
+            self.send_reply(cx, reply);
+        }
+    }
+
+    fn error_reply(&self, cx: &Cx<'_>, op: &ClientOp, e: Errno) -> Reply {
+        let mut reply = self.reply(cx, op, e.wire(), Vec::new(), self.log.head(), self.last_user_version);
+        let blank = |o: &types::msg::osd_op::OsdOp| OpResult { op: o.op, flags: o.flags, rval: 0, outdata: BufList::default() };
+        reply.msg.ops = op.msg.ops.iter().map(blank).collect();
+        reply
+    }
+
+    fn reply(
+        &self,
+        cx: &Cx<'_>,
+        op: &ClientOp,
+        result: i32,
+        results: Vec<OpResult>,
+        version: EVersion,
+        user_version: u64,
+    ) -> Reply {
+        let success = if result >= 0 { osd_flag::ACK } else { 0 };
+        let bytes_out = results.iter().map(|r| r.outdata.len() as u64).sum();
+        Reply {
+            to: op.source.peer(),
+            tid: op.tid,
+            msg: MOsdOpReply {
+                oid: op.msg.oid.clone(),
+                pgid: op.msg.pgid.pg,
+                flags: op.msg.flags | osd_flag::ONDISK | success,
+                result,
+                bad_replay_version: version,
+                epoch: cx.sh.map.epoch,
+                ops: results,
+                retry: op.msg.retry,
+                replay_version: version,
+                user_version,
+                redirect: None,
+            },
+            cost: OpCost {
+                reads: op.access.reads,
+                writes: op.access.writes,
+                bytes_in: if op.access.writes { op.msg.ops.iter().map(|o| o.indata.len() as u64).sum() } else { 0 },
+                bytes_out,
+                latency: Duration::ZERO,
+            },
+            received: op.received,
+            reqid: op.reqid,
+        }
+    }
+
+    pub(super) fn send_reply(&mut self, cx: &mut Cx<'_>, reply: Reply) {
+        let Some(to) = reply.to else { return };
+        let latency = cx.now.mono - reply.received;
+        cx.sh.perf.op_done(OpCost { latency, ..reply.cost });
+        cx.sh.history.note(cx.now.mono, latency, || {
+            let ops: Vec<&str> = reply.msg.ops.iter().map(|o| o.op.name()).collect();
+            format!("osd_op({} {} {} [{}])", reply.reqid, reply.msg.pgid, reply.msg.oid, ops.join(","))
+        });
+        cx.send(to, reply.tid, reply.msg, Durable::Now);
+    }
+
+    fn run_listing(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
+        let (mut results, mut result) = (Vec::new(), 0);
+        for o in &op.msg.ops {
+            let (rval, out) = match ops::list_page(cx.disk, self.coll, self.walk.mapping.pg_num, &op.msg, o) {
+                Ok(page) => page,
+                Err(e) => (e.wire(), Bytes::new()),
+            };
+            results.push(OpResult { op: o.op, flags: o.flags, rval, outdata: out.into() });
+            result = rval;
+            if rval < 0 {
+                break;
+            }
+        }
+        let reply = self.reply(cx, &op, result, results, EVersion::default(), self.last_user_version);
+        self.send_reply(cx, reply);
+    }
+
+    /// For each operation in the PG: what it waits for.
+    pub fn ops_in_flight(&self) -> impl Iterator<Item = (&ClientOp, &'static str)> {
+        let waiting = self.waiting.iter().map(|op| (op, "waiting for peered"));
+        let queued = self.queue.waiting().map(|op| (op, "waiting for rw locks"));
+        let running = self.running.values().map(|r| (&r.op, "started"));
+        waiting.chain(queued).chain(running)
+    }
+}
+
+fn check_names(cx: &Cx<'_>, op: &ClientOp) -> Result<(), Errno> {
+    const EMSGSIZE: Errno = Errno(90);
+    let (limits, m) = (&cx.sh.limits, &op.msg);
+    if m.oid.is_empty() {
+        return Err(Errno::EINVAL);
+    }
+    let too_long = m.oid.len() > limits.name_len_max
+        || m.locator.key.len() > limits.name_len_max
+        || m.locator.nspace.len() > limits.nspace_len_max;
+    if too_long {
+        return Err(Errno::ENAMETOOLONG);
+    }
+    if op.access.writes && m.ops.iter().map(|o| o.indata.len()).sum::<usize>() > limits.write_size_max {
+        return Err(EMSGSIZE);
+    }
+    match (op.access.writes, m.snap) {
+        (true, Snap::HEAD) if !m.snaps.is_empty() => Err(Errno::EOPNOTSUPP),
+        (_, Snap::HEAD) => Ok(()),
+        (true, _) => Err(Errno::EINVAL),
+        // There are no snapshots yet: their directory is the object itself, any of them is unknown.
+        (false, Snap::DIR) => Ok(()),
+        (false, _) => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+enum Verdict {
+    Go,
+    Fail(Errno),
+    Drop,
+}
+
+/// A full cluster or pool takes no more, except from those who force it, and anything that frees space.
+fn full_verdict(cx: &Cx<'_>, op: &ClientOp, plan: &Plan) -> Verdict {
+    let grows = plan.delta.bytes > 0 || plan.delta.objects > 0;
+    let pool = cx.sh.map.pool_by_id(op.object.pool);
+    let pool_full = pool.is_some_and(|p| p.has_flag(PgPool::FLAG_FULL));
+    if !grows || !(pool_full || cx.sh.map.has_flag(OsdMap::FLAG_FULL)) {
+        return Verdict::Go;
+    }
+    let forced = op.msg.has_flag(osd_flag::FULL_FORCE) || op.origin.inst.kind == EntityKind::MDS;
+    match (forced, op.msg.has_flag(osd_flag::FULL_TRY)) {
+        (true, _) => Verdict::Go,
+        (_, true) if pool.is_some_and(|p| p.has_flag(PgPool::FLAG_FULL_QUOTA)) => Verdict::Fail(Errno::EDQUOT),
+        (_, true) => Verdict::Fail(Errno::ENOSPC),
+        _ => Verdict::Drop,
+    }
+}

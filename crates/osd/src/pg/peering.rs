@@ -1,0 +1,286 @@
+//! Peering: the primary learns what every copy holds, takes over the authoritative log, and makes all acting copies
+//! equal before it serves.
+//!
+//! Room: osd core.   Owns: `Peering`, one per interval on the primary.   Hears: infos, logs, maps.
+//! Holds: every interval in which the PG may have been written has a survivor among those asked; the authoritative copy
+//! is one that went active in the newest of them; the PG stays blocked until all acting copies equal it.
+//! Why blocking: correct first. Serving while recovering needs missing sets per peer in the write path.
+//! Upstream: doc/dev/peering.rst; PeeringState (GetInfo, GetLog, GetMissing, WaitUpThru, Activate).
+
+use super::interval::Interval;
+use super::recovery::{Recovery, Target};
+use super::{Pg, Stage};
+use crate::effects::{Cx, Durable, Peer};
+use std::collections::{BTreeMap, BTreeSet};
+use types::map::OsdMap;
+use types::msg::internal::OsdAlive;
+use types::msg::internal_osd::{PeerInfo, PgBody};
+use types::{EVersion, Epoch, OsdId};
+
+/// What peering waits for.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Infos from these.
+    GetInfo { waiting_for: BTreeSet<OsdId> },
+    /// Some interval that may have been written has no survivor that is up: one of these has to come back.
+    Down { blocked_by: BTreeSet<OsdId> },
+    /// No copy is whole: whoever holds the rest has to come back.
+    Incomplete,
+    /// The authoritative log, from its holder.
+    GetLog,
+    /// Our own copy becomes equal to the authoritative one.
+    RecoverSelf(Recovery),
+    /// Every other acting copy does.
+    RecoverPeers(BTreeMap<OsdId, Target>),
+    /// Too few copies to serve.
+    Peered,
+    /// The map has to say that we were alive in this interval, so that nobody later overlooks it.
+    WaitUpThru,
+    /// Every acting copy notes on its disk that the PG goes active.
+    Activating { waiting_for: BTreeSet<OsdId>, local: bool },
+}
+
+/// Peering under way.
+#[derive(Debug)]
+pub(crate) struct Peering {
+    pub step: Step,
+    pub infos: BTreeMap<OsdId, PeerInfo>,
+    /// Who was asked; if one of them goes or one more comes, it starts over.
+    asked: BTreeSet<OsdId>,
+    /// The holder of the authoritative copy.
+    pub auth: OsdId,
+}
+
+impl Peering {
+    /// True if nothing here will go on before the map changes.
+    pub fn is_stuck(&self) -> bool {
+        matches!(self.step, Step::Down { .. } | Step::Incomplete | Step::Peered)
+    }
+
+    /// OSDs that hold it up.
+    pub fn blocked_by(&self) -> Vec<OsdId> {
+        match &self.step {
+            Step::GetInfo { waiting_for } => waiting_for.iter().copied().collect(),
+            Step::Down { blocked_by } => blocked_by.iter().copied().collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl Pg {
+    pub(super) fn start_peering(&mut self, cx: &mut Cx<'_>) {
+        let asked = self.probe_set(cx);
+        let me = cx.sh.whoami;
+        for osd in &asked {
+            cx.send_pg(*osd, self.id, self.walk.since, PgBody::Query, Durable::Now);
+        }
+        let infos = BTreeMap::from([(me, self.info())]);
+        let step = Step::GetInfo { waiting_for: asked.clone() };
+        self.stage = Stage::Peering(Box::new(Peering { step, infos, asked, auth: me }));
+        self.infos_complete(cx);
+    }
+
+    /// Everybody who may know something: up, acting, and whoever held the PG when it may have been written.
+    fn probe_set(&self, cx: &Cx<'_>) -> BTreeSet<OsdId> {
+        let m = &self.walk.mapping;
+        let past = self.rw_intervals(self.history.last_epoch_started).flat_map(|i| i.acting.iter());
+        let all = m.up.iter().chain(&m.acting).chain(past).copied();
+        all.filter(|o| *o != cx.sh.whoami && cx.sh.map.is_up(*o)).collect()
+    }
+
+    /// Past intervals that may hold writes, as long as nothing newer went active everywhere.
+    fn rw_intervals(&self, started: Epoch) -> impl Iterator<Item = &Interval> {
+        self.walk.past.iter().filter(move |i| i.maybe_rw && i.last >= started)
+    }
+
+    /// A new map of the same interval.
+    pub(super) fn peering_map(&mut self, cx: &mut Cx<'_>, old: &OsdMap) {
+        let probe = self.probe_set(cx);
+        let Stage::Peering(p) = &self.stage else { return };
+        let gone = p.asked.iter().any(|o| !cx.sh.map.is_up(*o) || up_from(old, *o) != up_from(&cx.sh.map, *o));
+        let lost = p.asked.iter().any(|o| lost_at(old, *o) != lost_at(&cx.sh.map, *o));
+        let unsettled = matches!(p.step, Step::GetInfo { .. } | Step::Down { .. } | Step::Incomplete | Step::GetLog | Step::RecoverSelf(_));
+        let stuck = p.is_stuck() && !matches!(p.step, Step::Peered);
+        if (unsettled && (gone || probe != p.asked)) || stuck && (lost || any_lost_changed(old, &cx.sh.map)) {
+            self.pushes = Default::default();
+            self.start_peering(cx);
+        } else if matches!(p.step, Step::WaitUpThru) {
+            self.wait_up_thru(cx);
+        }
+        self.pump(cx);
+    }
+
+    /// A copy's description: an answer to our question, or a stray's offer.
+    pub(super) fn handle_info(&mut self, cx: &mut Cx<'_>, from: OsdId, info: PeerInfo) {
+        let is_stray = info.exists && !self.walk.mapping.involves(from);
+        if is_stray && self.is_primary(cx.sh.whoami) {
+            self.strays.insert(from);
+            if matches!(self.stage, Stage::Active) && self.is_clean() {
+                return self.remove_strays(cx);
+            }
+        }
+        let Stage::Peering(p) = &mut self.stage else { return };
+        let Step::GetInfo { waiting_for } = &mut p.step else { return };
+        waiting_for.remove(&from);
+        p.infos.insert(from, info);
+        self.infos_complete(cx);
+    }
+
+    /// With every answer here: is the past covered, and who is authoritative?
+    fn infos_complete(&mut self, cx: &mut Cx<'_>) {
+        let Stage::Peering(p) = &self.stage else { return };
+        if !matches!(&p.step, Step::GetInfo { waiting_for } if waiting_for.is_empty()) {
+            return;
+        }
+        let histories = p.infos.values().filter(|i| i.exists).map(|i| i.history);
+        let newest = histories.clone().map(|h| h.last_epoch_started).max().unwrap_or_default();
+        let clean = histories.map(|h| h.last_epoch_clean).max().unwrap_or_default();
+        self.history.last_epoch_started = self.history.last_epoch_started.max(newest);
+        self.history.last_epoch_clean = self.history.last_epoch_clean.max(clean);
+        let blocked_by = self.blocked_by(&cx.sh.map, newest);
+        let Stage::Peering(p) = &mut self.stage else { return };
+        if !blocked_by.is_empty() {
+            p.step = Step::Down { blocked_by };
+            return self.peering_stuck(cx);
+        }
+        match choose_auth(&p.infos, cx.sh.whoami, newest) {
+            None => {
+                p.step = Step::Incomplete;
+                self.peering_stuck(cx)
+            }
+            Some(auth) => {
+                p.auth = auth;
+                self.get_log(cx, auth)
+            }
+        }
+    }
+
+    /// Intervals none of whose members is up name those members.
+    fn blocked_by(&self, map: &OsdMap, started: Epoch) -> BTreeSet<OsdId> {
+        let survives = |i: &Interval, o: &OsdId| map.is_up(*o) || lost_at(map, *o) >= i.first && lost_at(map, *o) > Epoch(0);
+        let dead = self.rw_intervals(started).filter(|i| !i.acting.iter().any(|o| survives(i, o)));
+        dead.flat_map(|i| i.acting.iter().copied()).collect()
+    }
+
+    /// Clients are told to hold back.
+    pub(super) fn peering_stuck(&mut self, cx: &mut Cx<'_>) {
+        if let Stage::Peering(p) = &self.stage {
+            tracing::warn!(pg = %self.id, step = ?p.step, "peering cannot go on");
+        }
+        self.back_off_waiting(cx);
+    }
+
+    fn get_log(&mut self, cx: &mut Cx<'_>, auth: OsdId) {
+        if auth == cx.sh.whoami {
+            return self.recover_self(cx);
+        }
+        let Stage::Peering(p) = &mut self.stage else { return };
+        p.step = Step::GetLog;
+        // As far back as any acting copy may need it, if the log reaches there.
+        let tail = p.infos.get(&auth).map(|i| i.log_tail).unwrap_or_default();
+        let acting = self.walk.mapping.acting.iter().filter_map(|o| p.infos.get(o));
+        let since = acting.map(|i| i.last_update).filter(|v| *v >= tail).min().unwrap_or(tail);
+        cx.send_pg(auth, self.id, self.walk.since, PgBody::GetLog { since }, Durable::Now);
+    }
+
+    /// Another primary wants our log.
+    pub(super) fn send_log(&mut self, cx: &mut Cx<'_>, to: OsdId, interval: Epoch, since: EVersion) {
+        let base = self.log.base_for(since).unwrap_or(self.log.tail);
+        let body = PgBody::Log { info: self.info(), base, entries: self.log.after(base) };
+        cx.send_pg(to, self.id, interval, body, Durable::Now);
+    }
+
+    /// Asks the monitors to note that we are alive in this interval.
+    pub(super) fn ask_up_thru(&mut self, cx: &mut Cx<'_>) {
+        let want = self.walk.since;
+        if self.up_thru_ok(cx) || cx.sh.alive_wanted >= want {
+            return;
+        }
+        cx.sh.alive_wanted = want;
+        let msg = OsdAlive { osd: cx.sh.whoami, epoch: cx.sh.map.epoch, want };
+        cx.send(Peer::Mon, 0, msg, Durable::Now);
+    }
+
+    pub(super) fn up_thru_ok(&self, cx: &Cx<'_>) -> bool {
+        cx.sh.map.info(cx.sh.whoami).is_some_and(|i| i.up_thru >= self.walk.since)
+    }
+}
+
+fn up_from(map: &OsdMap, osd: OsdId) -> Epoch {
+    map.info(osd).map(|i| i.up_from).unwrap_or_default()
+}
+
+fn lost_at(map: &OsdMap, osd: OsdId) -> Epoch {
+    map.info(osd).map(|i| i.lost_at).unwrap_or_default()
+}
+
+fn any_lost_changed(old: &OsdMap, new: &OsdMap) -> bool {
+    new.osds().any(|o| lost_at(old, o) != lost_at(new, o))
+}
+
+/// The copy all others are to equal: among whole copies that went active in the newest interval any did, one that misses
+/// nothing, with the newest write, then with the longest log; ourselves if equal. `None` if there is none.
+pub(super) fn choose_auth(infos: &BTreeMap<OsdId, PeerInfo>, me: OsdId, history_started: Epoch) -> Option<OsdId> {
+    let held = || infos.iter().filter(|(_, i)| i.exists);
+    let started = held().filter(|(_, i)| i.complete).map(|(_, i)| i.last_epoch_started).max()?;
+    if started < history_started {
+        // Copies that went active later are known of, but none of them is whole.
+        return None;
+    }
+    held()
+        .filter(|(_, i)| i.complete && i.missing == 0 && i.last_epoch_started >= started)
+        .max_by_key(|(osd, i)| (i.last_update, std::cmp::Reverse(i.log_tail), **osd == me, std::cmp::Reverse(**osd)))
+        .map(|(osd, _)| *osd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(started: u32, version: u64) -> PeerInfo {
+        PeerInfo {
+            exists: true,
+            complete: true,
+            last_epoch_started: Epoch(started),
+            last_update: EVersion { epoch: Epoch(started), version },
+            ..PeerInfo::default()
+        }
+    }
+
+    fn choose(list: &[(i32, PeerInfo)], started: u32) -> Option<i32> {
+        let infos = list.iter().cloned().map(|(o, i)| (OsdId(o), i)).collect();
+        choose_auth(&infos, OsdId(0), Epoch(started)).map(|o| o.0)
+    }
+
+    #[test]
+    fn the_newest_interval_counts_before_the_longest_log() {
+        // osd.1 wrote on in an interval that the others have since left behind: nobody was told of those writes.
+        assert_eq!(choose(&[(0, info(3, 9)), (1, info(2, 20))], 3), Some(0));
+    }
+
+    #[test]
+    fn among_equals_the_newest_write_wins_then_ourselves() {
+        assert_eq!(choose(&[(0, info(3, 9)), (1, info(3, 10))], 3), Some(1));
+        assert_eq!(choose(&[(0, info(3, 9)), (1, info(3, 9))], 3), Some(0));
+    }
+
+    #[test]
+    fn a_copy_with_missing_objects_gives_way_to_one_without() {
+        let behind = PeerInfo { missing: 1, ..info(3, 10) };
+        assert_eq!(choose(&[(0, behind.clone()), (1, info(3, 9))], 3), Some(1));
+        assert_eq!(choose(&[(0, behind)], 3), None);
+    }
+
+    #[test]
+    fn a_half_backfilled_copy_is_never_authoritative() {
+        let half = PeerInfo { complete: false, ..info(3, 10) };
+        assert_eq!(choose(&[(0, half.clone()), (1, info(3, 9))], 3), Some(1));
+        assert_eq!(choose(&[(0, half.clone()), (1, info(2, 9))], 3), None);
+        assert_eq!(choose(&[(0, half)], 0), None);
+    }
+
+    #[test]
+    fn a_new_pg_begins_with_what_everybody_has_nothing() {
+        assert_eq!(choose(&[(0, info(0, 0)), (1, PeerInfo::default())], 0), Some(0));
+    }
+}

@@ -1,0 +1,92 @@
+//! A PG as `ceph pg <pgid> query` shows it.
+
+use super::Pg;
+use serde_json::{Value, json};
+use types::{Epoch, Mono};
+
+impl Pg {
+    /// Everything that tells where the PG stands.
+    pub fn query(&self, epoch: Epoch) -> Value {
+        let m = &self.walk.mapping;
+        let osds = |list: &[types::OsdId]| list.iter().map(|o| o.0).collect::<Vec<_>>();
+        let past: Vec<Value> = self
+            .walk
+            .past
+            .iter()
+            .map(|i| json!({"first": i.first.0, "last": i.last.0, "maybe_went_rw": i.maybe_rw, "acting": osds(&i.acting)}))
+            .collect();
+        json!({
+            "state": self.state().to_string(),
+            "epoch": epoch.0,
+            "up": osds(&m.up),
+            "acting": osds(&m.acting),
+            "info": {
+                "pgid": self.id.to_string(),
+                "last_update": self.log.head().to_string(),
+                "last_complete": if self.missing.is_empty() { self.log.head() } else { self.log.tail }.to_string(),
+                "log_tail": self.log.tail.to_string(),
+                "last_user_version": self.last_user_version,
+                "last_backfill": if self.complete { "MAX" } else { "MIN" },
+                "history": {
+                    "epoch_created": self.history.epoch_created.0,
+                    "last_epoch_started": self.history.last_epoch_started.0,
+                    "last_epoch_clean": self.history.last_epoch_clean.0,
+                    "same_interval_since": self.walk.since.0,
+                },
+                "stats": {
+                    "version": self.log.head().to_string(),
+                    "state": self.state().to_string(),
+                    "log_size": self.log.len(),
+                    "up": osds(&m.up),
+                    "acting": osds(&m.acting),
+                    "up_primary": m.up_primary.0,
+                    "acting_primary": m.primary.0,
+                    "stat_sum": {
+                        "num_objects": self.totals.objects,
+                        "num_bytes": self.totals.bytes,
+                        "num_objects_missing_on_primary": self.missing.len(),
+                    },
+                },
+                "last_epoch_started": self.last_epoch_started.0,
+            },
+            "past_intervals": past,
+            "recovery_state": [{"name": self.stage_name(), "detail": self.stage_detail()}],
+        })
+    }
+
+    /// Writes that are not durable everywhere yet.
+    pub fn writes_in_flight(&self, now: Mono) -> Vec<Value> {
+        let one = |(version, obj, since, stage): (types::EVersion, &types::HObject, Mono, &'static str)| {
+            json!({
+                "description": format!("write {version} {}", obj.name),
+                "age": (now - since).as_secs_f64(),
+                "duration": (now - since).as_secs_f64(),
+                "type_data": {"flag_point": stage},
+            })
+        };
+        self.repops.in_flight().map(one).collect()
+    }
+
+    /// When each unfinished operation arrived.
+    pub fn ages(&self) -> Vec<Mono> {
+        let waiting = self.ops_in_flight().map(|(op, _)| op.received);
+        waiting.chain(self.repops.in_flight().map(|(_, _, since, _)| since)).collect()
+    }
+
+    fn stage_name(&self) -> &'static str {
+        match &self.stage {
+            super::Stage::Active => "Started/Primary/Active",
+            super::Stage::Peering(_) => "Started/Primary/Peering",
+            super::Stage::Follower { active: true } => "Started/ReplicaActive",
+            super::Stage::Follower { active: false } => "Started/Stray",
+            super::Stage::Removing => "Started/ToDelete",
+        }
+    }
+
+    fn stage_detail(&self) -> String {
+        match &self.stage {
+            super::Stage::Peering(p) => format!("{:?}", p.step),
+            _ => String::new(),
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! Deleting a copy that nobody needs: of a PG that moved elsewhere, or of a pool that is gone.
+
+use super::{Pg, Stage};
+use crate::effects::{Cx, Durable, PgStep, TxcRoute};
+use store::Transaction;
+use types::HObject;
+use types::msg::internal_osd::PgBody;
+
+/// Objects deleted per transaction.
+const BATCH: usize = 128;
+
+impl Pg {
+    /// The PG is whole without them: strays may delete their copies.
+    pub(super) fn remove_strays(&mut self, cx: &mut Cx<'_>) {
+        for osd in std::mem::take(&mut self.strays) {
+            cx.send_pg(osd, self.id, self.walk.since, PgBody::Remove, Durable::Now);
+        }
+    }
+
+    pub(super) fn start_removal(&mut self, cx: &mut Cx<'_>) {
+        self.drop_interval_state(cx);
+        self.stage = Stage::Removing;
+        self.complete = false;
+        self.continue_removal(cx);
+    }
+
+    /// Deletes a batch, or the collection when it is empty. True removal is seen by `is_removed`.
+    pub(super) fn continue_removal(&mut self, cx: &mut Cx<'_>) {
+        if !matches!(self.stage, Stage::Removing) || !self.exists_on_disk {
+            return;
+        }
+        let objects = match cx.disk.list(self.coll, &HObject::min(), &HObject::max(), BATCH) {
+            Ok((objects, _)) => objects,
+            Err(e) => return tracing::error!(pg = %self.id, "cannot be removed: {e}"),
+        };
+        let mut txn = Transaction::new(self.coll);
+        if objects.is_empty() {
+            txn.remove_coll();
+            self.exists_on_disk = false;
+        } else {
+            // A copy half gone must not be taken for one.
+            self.put_meta(&mut txn);
+            objects.iter().for_each(|o| txn.remove(o));
+        }
+        let route = TxcRoute::Pg { pgid: self.id, interval: self.walk.since, step: PgStep::Removed };
+        cx.submit_routed(txn, route);
+    }
+
+    /// True if nothing of it is left, on disk or in flight.
+    pub fn is_removed(&self) -> bool {
+        matches!(self.stage, Stage::Removing) && !self.exists_on_disk
+    }
+}

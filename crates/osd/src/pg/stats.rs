@@ -1,0 +1,149 @@
+//! A PG's figures, as its primary reports them.
+
+use super::peering::Step;
+use super::recovery::Target;
+use super::{Pg, Stage};
+use types::pg::{ObjectStatCollection, ObjectStatSum, PgShard, PgStat, PgState};
+use types::{Epoch, Now, OsdId, ShardPgId, Utime};
+
+/// Counts and moments that are kept in memory only.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PgFigures {
+    /// Reads and writes so far.
+    pub sums: ObjectStatSum,
+    reported: u64,
+    state: PgState,
+    last_change: Utime,
+    last_active: Utime,
+    last_clean: Utime,
+    last_peered: Utime,
+    last_fullsized: Utime,
+    last_undegraded: Utime,
+    became_active: Utime,
+    mapping_epoch: Epoch,
+}
+
+impl PgFigures {
+    pub fn note_interval(&mut self, now: Now, since: Epoch) {
+        self.mapping_epoch = since;
+        self.last_change = now.wall;
+    }
+
+    pub fn note_active(&mut self, now: Now) {
+        self.became_active = now.wall;
+    }
+
+    fn note_state(&mut self, now: Utime, state: PgState) {
+        if self.state != state {
+            (self.state, self.last_change) = (state, now);
+        }
+        let marks = [
+            (state.has(PgState::ACTIVE), &mut self.last_active),
+            (state.has(PgState::CLEAN), &mut self.last_clean),
+            (state.has(PgState::ACTIVE) || state.has(PgState::PEERED), &mut self.last_peered),
+            (!state.has(PgState::UNDERSIZED), &mut self.last_fullsized),
+            (!state.has(PgState::DEGRADED), &mut self.last_undegraded),
+        ];
+        for (holds, moment) in marks {
+            if holds {
+                *moment = now;
+            }
+        }
+    }
+}
+
+impl Pg {
+    /// The PG's state under upstream's names.
+    pub fn state(&self) -> PgState {
+        let m = &self.walk.mapping;
+        let mut state = match &self.stage {
+            Stage::Active if self.is_clean() => PgState::ACTIVE | PgState::CLEAN,
+            Stage::Active => PgState::ACTIVE,
+            Stage::Peering(p) => match &p.step {
+                Step::Down { .. } => PgState::DOWN,
+                Step::Incomplete => PgState::INCOMPLETE,
+                Step::Peered => PgState::PEERED,
+                Step::RecoverSelf(r) if r.scan.is_some() => PgState::PEERED | PgState::BACKFILLING,
+                Step::RecoverSelf(r) if !r.is_done() => PgState::PEERED | PgState::RECOVERING,
+                Step::RecoverPeers(t) if t.values().any(is_backfilling) => PgState::PEERED | PgState::BACKFILLING,
+                Step::RecoverPeers(t) if t.values().any(is_recovering) => PgState::PEERED | PgState::RECOVERING,
+                Step::Activating { .. } => PgState::ACTIVATING,
+                _ => PgState::PEERING,
+            },
+            Stage::Follower { .. } | Stage::Removing => PgState::UNKNOWN,
+        };
+        if state != PgState::UNKNOWN && m.acting.len() < usize::from(m.size) {
+            state |= PgState::UNDERSIZED;
+            if self.totals.objects > 0 || state.has(PgState::ACTIVE) {
+                state |= PgState::DEGRADED;
+            }
+        }
+        if m.up != m.acting {
+            state |= PgState::REMAPPED;
+        }
+        state
+    }
+
+    /// What the manager is told.
+    pub fn report(&mut self, now: Now, epoch: Epoch) -> PgStat {
+        let state = self.state();
+        self.figures.note_state(now.wall, state);
+        self.figures.reported += 1;
+        let (m, f) = (&self.walk.mapping, &self.figures);
+        let missing_copies = usize::from(m.size).saturating_sub(m.acting.len()) as i64;
+        let sum = ObjectStatSum {
+            num_bytes: self.totals.bytes,
+            num_objects: self.totals.objects,
+            num_object_copies: self.totals.objects * i64::from(m.size),
+            num_objects_degraded: self.totals.objects * missing_copies,
+            num_objects_missing_on_primary: self.missing.len() as i64,
+            num_objects_dirty: self.totals.objects,
+            ..f.sums
+        };
+        let shard = |osd: &OsdId| PgShard { osd: *osd, shard: ShardPgId::NO_SHARD };
+        PgStat {
+            version: self.log.head(),
+            reported_seq: f.reported,
+            reported_epoch: epoch,
+            state,
+            log_start: self.log.tail,
+            ondisk_log_start: self.log.tail,
+            created: self.history.epoch_created,
+            last_epoch_clean: self.history.last_epoch_clean,
+            stats: ObjectStatCollection { sum },
+            log_size: self.log.len() as i64,
+            ondisk_log_size: self.log.len() as i64,
+            up: m.up.clone(),
+            acting: m.acting.clone(),
+            last_fresh: now.wall,
+            last_change: f.last_change,
+            last_active: f.last_active,
+            last_clean: f.last_clean,
+            last_unstale: now.wall,
+            mapping_epoch: f.mapping_epoch,
+            last_became_active: f.became_active,
+            up_primary: m.up_primary,
+            acting_primary: m.primary,
+            blocked_by: match &self.stage {
+                Stage::Peering(p) => p.blocked_by(),
+                _ => Vec::new(),
+            },
+            last_undegraded: f.last_undegraded,
+            last_fullsized: f.last_fullsized,
+            last_peered: f.last_peered,
+            avail_no_missing: match self.stage {
+                Stage::Active => m.acting.iter().map(shard).collect(),
+                _ => Vec::new(),
+            },
+            ..PgStat::default()
+        }
+    }
+}
+
+fn is_backfilling(t: &Target) -> bool {
+    matches!(t, Target::Resetting | Target::Completing) || matches!(t, Target::Recovering(r) if r.scan.is_some())
+}
+
+fn is_recovering(t: &Target) -> bool {
+    matches!(t, Target::Recovering(_))
+}

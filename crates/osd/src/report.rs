@@ -1,0 +1,190 @@
+//! What an OSD tells monitors and manager of its own accord: boots, beacons, figures; and the clock behind it.
+
+use crate::disk::Disk;
+use crate::effects::{Cx, Effect, Peer};
+use crate::osd::Osd;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdMarkMeDown, SlowOps};
+use types::pg::{OsdStat, PgStat, StoreStatfs};
+use types::{Epoch, Mono, Now, OsdId, PgId, PoolId};
+
+/// Between two turns of housekeeping.
+const TICK: Duration = Duration::from_millis(500);
+/// `mgr_stats_period`.
+const STATS_PERIOD: Duration = Duration::from_secs(5);
+/// `osd_beacon_report_interval` is 300 s upstream; ours also keeps the monitors' idea of our map fresh.
+const BEACON_PERIOD: Duration = Duration::from_secs(60);
+/// Between two requests to be marked up.
+const BOOT_PAUSE: Duration = Duration::from_secs(5);
+/// `osd_op_complaint_time`.
+const COMPLAINT: Duration = Duration::from_secs(30);
+
+/// When what is due.
+#[derive(Debug, Default)]
+pub(crate) struct Clock {
+    pub next_tick: Mono,
+    next_stats: Mono,
+    next_beacon: Mono,
+    boot_asked: Option<Mono>,
+    /// Reads that failed their checksum since the start.
+    pub read_errors: u64,
+    /// A monitor session was opened: what it may have missed is said again.
+    stopping: bool,
+}
+
+impl Osd {
+    /// Asks the monitors to mark us up, not too often.
+    pub(crate) fn ask_to_boot(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        let soon = self.clock.boot_asked.is_some_and(|at| now.mono - at < BOOT_PAUSE);
+        // Without any map we do not know whether the cluster wants us at all.
+        if soon || self.maps.epoch() == Epoch(0) || self.clock.stopping {
+            return;
+        }
+        self.clock.boot_asked = Some(now.mono);
+        let c = &self.config;
+        let msg = OsdBoot {
+            osd: c.whoami,
+            fsid: c.fsid,
+            uuid: c.uuid,
+            public_addrs: c.addrs.clone(),
+            cluster_addrs: c.cluster_addrs.clone(),
+            hb_back_addrs: c.cluster_addrs.clone(),
+            hb_front_addrs: c.addrs.clone(),
+            boot_epoch: self.maps.epoch(),
+            metadata: c.metadata.clone(),
+            size_bytes: disk.statfs().total,
+            device_class: c.device_class.clone(),
+            crush_location: c.crush_location.clone(),
+        };
+        fx.push(Effect::Send { to: Peer::Mon, tid: 0, msg: msg.into() });
+    }
+
+    /// A session with a monitor is open: the last one may have taken requests with it.
+    pub fn handle_mon_session(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        self.clock.boot_asked = None;
+        self.sh.alive_wanted = Epoch(0);
+        if !self.sh.booted {
+            self.ask_to_boot(now, disk, fx);
+        }
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        self.pgs.values_mut().for_each(|pg| pg.handle_mon_session(&mut cx));
+    }
+
+    /// An OSD's address refuses connections.
+    pub fn handle_peer_refused(&mut self, now: Now, disk: &mut dyn Disk, osd: OsdId, fx: &mut Vec<Effect>) {
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        self.heartbeats.handle_refused(&mut cx, osd);
+    }
+
+    /// The operator wants us to stop: the map is to say so before clients notice.
+    pub fn prepare_stop(&mut self, fx: &mut Vec<Effect>) {
+        self.clock.stopping = true;
+        if !self.sh.booted {
+            return;
+        }
+        let (osd, addrs, epoch) = (self.config.whoami, self.config.addrs.clone(), self.maps.epoch());
+        let msg = OsdMarkMeDown { osd, addrs, epoch, ack_wanted: true };
+        fx.push(Effect::Send { to: Peer::Mon, tid: 0, msg: msg.into() });
+    }
+
+    pub(crate) fn tick(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        if now.mono < self.clock.next_tick {
+            return;
+        }
+        self.clock.next_tick = now.mono + TICK;
+        if !self.sh.booted {
+            self.ask_to_boot(now, disk, fx);
+        }
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        self.pgs.values_mut().for_each(|pg| pg.handle_tick(&mut cx));
+        self.heartbeats.tick(&mut cx);
+        for (osd, epoch) in std::mem::take(&mut self.heartbeats.behind) {
+            self.share_map_with_osd(disk, osd, epoch, fx);
+        }
+        if now.mono >= self.clock.next_beacon && self.sh.booted {
+            self.clock.next_beacon = now.mono + BEACON_PERIOD;
+            self.send_beacon(fx);
+        }
+        if now.mono >= self.clock.next_stats {
+            self.clock.next_stats = now.mono + STATS_PERIOD;
+            self.send_stats(now, disk, fx);
+        }
+    }
+
+    pub(crate) fn send_beacon(&self, fx: &mut Vec<Effect>) {
+        let clean = self.pgs.values().map(|pg| pg.history.last_epoch_clean).min().unwrap_or(self.maps.epoch());
+        let msg = OsdBeacon { osd: self.sh.whoami, epoch: self.maps.epoch(), min_last_epoch_clean: clean };
+        fx.push(Effect::Send { to: Peer::Mon, tid: 0, msg: msg.into() });
+    }
+
+    pub(crate) fn send_stats(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        let stats = self.mgr_stats(now, disk);
+        fx.push(Effect::Send { to: Peer::Mgr, tid: 0, msg: stats.into() });
+    }
+
+    fn mgr_stats(&mut self, now: Now, disk: &dyn Disk) -> MgrStats {
+        let (me, epoch) = (self.sh.whoami, self.maps.epoch());
+        let mut pgs: BTreeMap<PgId, PgStat> = BTreeMap::new();
+        let mut pools: BTreeMap<PoolId, StoreStatfs> = BTreeMap::new();
+        let (mut primary, mut replica, mut stray) = (0u64, 0u64, 0u64);
+        for (id, pg) in &mut self.pgs {
+            let held = pools.entry(id.pool).or_default();
+            held.data_stored += pg.totals.bytes;
+            held.allocated += pg.totals.bytes;
+            match (pg.is_primary(me), pg.walk.mapping.involves(me)) {
+                (true, _) => {
+                    primary += 1;
+                    pgs.insert(*id, pg.report(now, epoch));
+                }
+                (_, true) => replica += 1,
+                _ => stray += 1,
+            }
+        }
+        self.sh.perf.set_pgs(primary, replica, stray);
+        let fs = disk.statfs();
+        self.sh.perf.set_space(fs.total, fs.available);
+        let statfs = StoreStatfs {
+            total: fs.total,
+            available: fs.available,
+            internally_reserved: 0,
+            allocated: fs.allocated as i64,
+            data_stored: fs.stored as i64,
+            omap_allocated: fs.omap as i64,
+            internal_metadata: fs.internal as i64,
+            ..StoreStatfs::default()
+        };
+        let stat = OsdStat {
+            statfs,
+            hb_peers: self.heartbeats.peers().map(|(osd, _)| osd.0).collect(),
+            num_pgs: (primary + replica + stray) as u32,
+            num_osds: 1,
+            num_per_pool_osds: 1,
+            num_per_pool_omap_osds: 1,
+            seq: self.sh.stats_seq,
+            up_from: self.maps.newest.info(me).map(|i| i.up_from).unwrap_or_default(),
+            ..OsdStat::default()
+        };
+        let mut perf = BTreeMap::new();
+        self.sh.perf.0.report(&mut perf);
+        MgrStats {
+            osd: me,
+            fsid: self.config.fsid,
+            epoch,
+            stat,
+            pools,
+            pgs,
+            perf,
+            slow_ops: self.slow_ops(now),
+            config: Some(self.commands.config_in_force()),
+        }
+    }
+
+    fn slow_ops(&self, now: Now) -> SlowOps {
+        let ages = self.pgs.values().flat_map(|pg| pg.ages()).map(|at| now.mono - at).filter(|age| *age > COMPLAINT);
+        ages.fold(SlowOps::default(), |s, age| SlowOps {
+            count: s.count + 1,
+            oldest_ms: s.oldest_ms.max(age.as_millis() as u64),
+        })
+    }
+}
