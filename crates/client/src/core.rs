@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use types::map::OsdMap;
-use types::{AddrVec, EntityAddr, EntityKind, Errno, Mono, Now, features};
+use types::{AddrKind, AddrVec, EntityAddr, EntityKind, Errno, Mono, Now, features};
 
 /// A native client.
 pub struct Client {
@@ -39,7 +39,7 @@ impl Client {
     /// A client and a handle to it. `nonce` tells this instance from others at the same address; `seed` must be secret;
     /// `wake` is called, on the caller's thread, whenever a handle has called.
     pub fn new(config: MonClientConfig, nonce: u32, seed: [u8; 32], wake: Arc<dyn Fn() + Send + Sync>) -> (Client, Handle) {
-        let ours = AddrVec(vec![EntityAddr { nonce, ..EntityAddr::default() }]);
+        let ours = AddrVec(vec![EntityAddr { kind: AddrKind::ANY, nonce, sock: None }]);
         let cookies = seed.iter().fold(0u64, |sum, byte| sum.rotate_left(8) ^ u64::from(*byte));
         let ep = Endpoint::new(Config::new(EntityKind::CLIENT, -1, ours, features::SUPPORTED), cookies);
         let (tx, rx) = mpsc::unbounded();

@@ -3,9 +3,11 @@
 //! Room: node. May touch: cores, the `World` trait, routing tables. Never decides about data.
 #![forbid(unsafe_code)]
 
+pub mod client;
 pub mod gate;
 pub mod messenger;
 pub mod world;
 
+pub use client::ClientNode;
 pub use gate::{Gate, Visitor};
 pub use world::{Input, Node, World};
