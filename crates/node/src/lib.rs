@@ -6,8 +6,10 @@
 pub mod client;
 pub mod gate;
 pub mod messenger;
+pub mod osd;
 pub mod world;
 
 pub use client::ClientNode;
 pub use gate::{Gate, Visitor};
+pub use osd::{OsdNode, OsdNodeConfig};
 pub use world::{Input, Node, World};
