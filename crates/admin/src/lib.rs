@@ -16,6 +16,7 @@ pub mod optracker;
 pub mod perf;
 pub mod socket;
 pub mod table;
+pub mod tree;
 pub mod usage;
 
 pub use command::{Args, Command, CommandError, CommandSpec, CommandTable, Format};

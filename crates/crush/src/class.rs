@@ -87,8 +87,9 @@ impl CrushMap {
         })
     }
 
-    /// Makes all shadow trees anew, with the ids they had; classes that no OSD and no rule uses go.
-    pub(crate) fn rebuild_classes(&mut self) -> Result<()> {
+    /// Makes all shadow trees anew, with the ids they had; classes that no OSD and no rule uses go. Every edit here does
+    /// that by itself; it is for maps that others wrote.
+    pub fn rebuild_classes(&mut self) -> Result<()> {
         self.drop_dead_classes();
         let shadow_roots: Vec<i32> = self.roots().into_iter().filter(|&id| self.is_shadow(id)).collect();
         for root in shadow_roots {

@@ -17,6 +17,7 @@ mod codec;
 mod compile;
 mod decompile;
 mod draw;
+mod dump;
 mod edit;
 mod error;
 pub mod hash;
@@ -25,6 +26,7 @@ mod location;
 mod map;
 mod mapper;
 mod rule;
+mod tree;
 mod tunables;
 mod weight;
 
@@ -32,10 +34,12 @@ pub use bucket::{Alg, Bucket};
 pub use codec::features;
 pub use compile::{CompileError, CompileErrorKind};
 pub use decompile::Decompiled;
+pub use dump::float;
 pub use error::CrushError;
 pub use location::{Location, is_valid_name, parse_location};
 pub use map::{ChooseArg, ChooseArgs, CrushMap, Op, Rule, Step};
 pub use rule::{RuleKind, SimpleRule};
+pub use tree::TreeNode;
 pub use tunables::{Profile, Tunables};
 
 /// No OSD at this position of a mapping (`CRUSH_ITEM_NONE`).

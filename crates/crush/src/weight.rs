@@ -45,14 +45,7 @@ impl CrushMap {
             for root in map.nonshadow_roots() {
                 map.reweight_bucket(root)?;
             }
-            let sets: Vec<i64> = map.choose_args.keys().copied().collect();
-            for set in sets {
-                let mut args = map.choose_args.remove(&set).unwrap_or_default();
-                for root in map.nonshadow_roots() {
-                    map.sum_weight_set(&mut args, root);
-                }
-                map.choose_args.insert(set, args);
-            }
+            map.settle_weight_sets();
             map.rebuild_classes()
         })
     }
@@ -104,37 +97,48 @@ impl CrushMap {
         Ok(found)
     }
 
-    /// Sets the weight of an item in one bucket, and of that bucket in what holds it, up to the roots.
+    /// Sets the weight of an item in one bucket, and of that bucket in what holds it, up to the roots; false if the item
+    /// is not there. Weight sets add up afterwards, whether or not the item's own weights in them change.
     pub(crate) fn set_weight_in(&mut self, id: i32, item: i32, weight: u32, sets: bool) -> Result<bool> {
-        let version = self.tunables.straw_calc_version;
-        let Some(bucket) = self.bucket_mut(id) else { return Ok(false) };
-        let Some(pos) = bucket.position(item) else { return Ok(false) };
-        bucket.set_item_weight(pos, weight)?;
-        bucket.measure_straws(version);
-        let total = bucket.weight;
-        if sets {
-            for arg in self.choose_args.values_mut().filter_map(|args| args.get_mut(&(!id as u32))) {
-                let positions = arg.weight_set.len();
-                set_column(arg, pos, &vec![weight; positions]);
-            }
+        let Some(pos) = self.bucket(id).and_then(|b| b.position(item)) else { return Ok(false) };
+        for arg in self.choose_args.values_mut().filter_map(|args| args.get_mut(&(!id as u32))).filter(|_| sets) {
+            let positions = arg.weight_set.len();
+            set_column(arg, pos, &vec![weight; positions]);
         }
-        self.set_weight_everywhere(id, total, false)?;
-        self.raise_weight_sets(id)?;
+        self.set_own_weight(id, item, weight)?;
+        self.settle_weight_sets();
         Ok(true)
     }
 
-    /// Carries the sums of a bucket's weight sets up to the roots.
-    fn raise_weight_sets(&mut self, id: i32) -> Result<()> {
-        let all: Vec<i64> = self.choose_args.keys().copied().collect();
-        for set in all {
-            let arg = self.choose_args.get(&set).and_then(|args| args.get(&(!id as u32)));
-            if let Some(sums) = arg.filter(|arg| !arg.weight_set.is_empty()).map(sums_of) {
-                let mut args = self.choose_args.remove(&set).unwrap_or_default();
-                self.set_in_weight_set(&mut args, id, &sums);
-                self.choose_args.insert(set, args);
+    fn set_own_weight(&mut self, id: i32, item: i32, weight: u32) -> Result<()> {
+        let version = self.tunables.straw_calc_version;
+        let Some(bucket) = self.bucket_mut(id) else { return Ok(()) };
+        let Some(pos) = bucket.position(item) else { return Ok(()) };
+        bucket.set_item_weight(pos, weight)?;
+        bucket.measure_straws(version);
+        let total = bucket.weight;
+        let holders: Vec<i32> = self.iter_buckets().filter(|b| b.items.contains(&id)).map(|b| b.id).collect();
+        holders.into_iter().try_for_each(|holder| self.set_own_weight(holder, id, total))
+    }
+
+    /// Makes every weight set add up from the OSDs to the roots, shadows' included. Straw2 buckets without one get their
+    /// own weights as one.
+    fn settle_weight_sets(&mut self) {
+        let mut all = std::mem::take(&mut self.choose_args);
+        for args in all.values_mut() {
+            let Some(positions) = args.values().map(|arg| arg.weight_set.len()).find(|&n| n > 0) else { continue };
+            for bucket in self.iter_buckets() {
+                let Alg::Straw2 { item_weights } = &bucket.alg else { continue };
+                let arg = args.entry(!bucket.id as u32).or_default();
+                if arg.weight_set.is_empty() {
+                    arg.weight_set = vec![item_weights.clone(); positions];
+                }
+            }
+            for root in self.roots() {
+                self.sum_weight_set(args, root);
             }
         }
-        Ok(())
+        self.choose_args = all;
     }
 
     /// Sets an item's weights, one per position, wherever a weight set has it, and sums them up to the roots; straw2
@@ -235,18 +239,23 @@ impl CrushMap {
         }
     }
 
-    /// Weights of shadow buckets in each weight set, summed from the originals: (set, shadow) to one per position.
+    /// Weights of a shadow bucket in each weight set: its OSDs' are the original's, its buckets' the sums of theirs.
+    /// `kept` has the positions in the original.
     pub(crate) fn shadow_weight_sets(&mut self, original: i32, shadow: i32, kept: &[usize], sums: &mut ShadowSums) {
-        let items = self.bucket(shadow).map(|b| b.items.clone()).unwrap_or_default();
+        let Some(bucket) = self.bucket(shadow) else { return };
+        let own = (0..).map(|pos| bucket.item_weight(pos));
+        let items: Vec<(i32, usize, u32)> =
+            bucket.items.iter().zip(kept).zip(own).map(|((&item, &pos), own)| (item, pos, own)).collect();
         for (&set, args) in &mut self.choose_args {
             let Some(from) = args.get(&(!original as u32)).filter(|arg| !arg.weight_set.is_empty()) else { continue };
             let mut weight_set = Vec::new();
             for (position, weights) in from.weight_set.iter().enumerate() {
-                let weight_of = |(&item, &pos): (&i32, &usize)| match item {
-                    0.. => weights.get(pos).copied(),
-                    _ => sums.get(&(set, item)).and_then(|sum| sum.get(position)).copied(),
+                let weight_of = |&(item, pos, own): &(i32, usize, u32)| match item {
+                    0.. => weights.get(pos).copied().unwrap_or(0),
+                    // A bucket of an algorithm without weight sets keeps its weight; upstream gives it none at all.
+                    _ => sums.get(&(set, item)).and_then(|sum| sum.get(position)).copied().unwrap_or(own),
                 };
-                weight_set.push(items.iter().zip(kept).map(|pair| weight_of(pair).unwrap_or(0)).collect());
+                weight_set.push(items.iter().map(weight_of).collect());
             }
             let arg = ChooseArg { weight_set, ids: Vec::new() };
             sums.insert((set, shadow), sums_of(&arg));
