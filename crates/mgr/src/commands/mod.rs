@@ -1,0 +1,145 @@
+//! Commands: which answers which, and how results become replies.
+//!
+//! Who may call what is checked by the node, which knows the session; here everybody may.
+
+mod osd;
+mod pg;
+
+use crate::core::Mgr;
+use crate::show::{config, iostat};
+use admin::command::{Args, Command, CommandError, CommandSpec, CommandTable, MGR_COMMANDS, Reply};
+use serde_json::{Value, json};
+use std::sync::LazyLock;
+use types::{Errno, Now, OsdId};
+
+static TABLE: LazyLock<CommandTable> = LazyLock::new(|| CommandTable::new(MGR_COMMANDS));
+
+type Answer = Result<Reply, CommandError>;
+
+impl Mgr {
+    /// The manager's commands.
+    pub fn commands() -> &'static CommandTable {
+        &TABLE
+    }
+
+    /// The specification and typed arguments of a command: for the check of capabilities, then for `run`.
+    pub fn resolve(command: &Command) -> Result<(&'static CommandSpec, Args), CommandError> {
+        match TABLE.check(command) {
+            Err(e) if !TABLE.knows(&command.prefix) => {
+                Err(CommandError::new(e.errno, format!("No handler found for '{}'", command.prefix)))
+            }
+            other => other,
+        }
+    }
+
+    /// Answers a command.
+    pub fn run(&mut self, now: Now, command: &Command, args: &Args) -> Reply {
+        let words: Vec<&str> = command.prefix.split(' ').collect();
+        let answer = match words.as_slice() {
+            ["get_command_descriptions"] => Ok(Reply::output(TABLE.describe(&[]))),
+            ["pg", ..] => self.pg_command(now, command, args),
+            ["osd", "pool", "autoscale-status"] => Ok(self.autoscale(command, args)),
+            ["osd", ..] => self.osd_command(now, command, args),
+            ["iostat"] => {
+                let width = args.int("width").and_then(|w| usize::try_from(w).ok()).unwrap_or(80).min(1000);
+                Ok(Reply::output(iostat::line(&self.rates().total(), width, args.flag("print_header"))))
+            }
+            ["config", ..] => self.config_command(command, args),
+            ["service", "dump"] => Ok(both(command, &self.services().dump())),
+            ["service", "status"] => Ok(both(command, &self.services().status())),
+            ["progress", ..] => Ok(progress(command)),
+            ["balancer", ..] => balancer(command),
+            ["crash", ..] => crash(command, args),
+            ["device", ..] => Ok(device(command)),
+            ["telemetry", "status"] => {
+                let status = json!({"enabled": false, "why": "Cuttlebone sends nothing to anyone"});
+                Ok(both(command, &status))
+            }
+            ["orch", ..] => Err(CommandError::new(Errno::ENOENT, "No orchestrator configured: Cuttlebone deploys itself")),
+            ["fs", "status"] => Ok(if command.format.is_json() { both(command, &json!({})) } else { Reply::default() }),
+            ["rbd", "task", "list"] => Ok(both(command, &json!([]))),
+            _ => Err(not_built(&command.prefix)),
+        };
+        answer.into()
+    }
+
+    fn autoscale(&self, command: &Command, args: &Args) -> Reply {
+        // This one command has a format of its own besides.
+        let wants_json = command.format.is_json() || args.str("format").is_some_and(|f| f.starts_with("json"));
+        match wants_json {
+            true => both(command, &self.autoscale_json()),
+            false => Reply::output(self.autoscale_text()),
+        }
+    }
+
+    fn config_command(&self, command: &Command, args: &Args) -> Answer {
+        let who = args.require("who")?;
+        let unknown = || CommandError::new(Errno::ENOENT, format!("no config state for daemon {who}"));
+        let osd = who.strip_prefix("osd.").and_then(|id| id.parse().ok()).map(OsdId).ok_or_else(unknown)?;
+        let reported = &self.pgs().osds.get(&osd).ok_or_else(unknown)?.config;
+        if let Some(name) = args.str("key") {
+            let value = config::value(reported, name).ok_or_else(|| CommandError::new(Errno::ENOENT, ""))?;
+            return Ok(Reply::output(value + "\n"));
+        }
+        let options = config::listed(reported, command.prefix.ends_with("defaults"));
+        Ok(match command.format.is_json() {
+            true => both(command, &config::json(&options)),
+            false => Reply::output(config::text(&options)),
+        })
+    }
+}
+
+/// JSON in the format asked for; plain stands for pretty, as in modules of stock.
+fn both(command: &Command, value: &Value) -> Reply {
+    Reply::output(command.format.render(value))
+}
+
+/// What is not built says so.
+fn not_built(what: &str) -> CommandError {
+    CommandError::new(Errno::EOPNOTSUPP, format!("'{what}' is not built in Cuttlebone yet"))
+}
+
+fn progress(command: &Command) -> Reply {
+    match command.prefix.as_str() {
+        "progress json" => Reply::output(admin::json::pretty(&json!({"completed": [], "events": []}))),
+        "progress" => Reply::status("Nothing in progress"),
+        _ => Reply::default(),
+    }
+}
+
+fn balancer(command: &Command) -> Answer {
+    match command.prefix.as_str() {
+        "balancer status" => Ok(Reply::output(admin::json::pretty(&json!({
+            "active": false, "last_optimize_duration": "", "last_optimize_started": "", "mode": "none",
+            "no_optimization_needed": false, "optimize_result": "The balancer is not built in Cuttlebone yet",
+            "plans": [],
+        })))),
+        "balancer ls" => Ok(Reply::output("[]")),
+        // Off is what it is.
+        "balancer off" => Ok(Reply::default()),
+        other => Err(not_built(other)),
+    }
+}
+
+fn crash(command: &Command, args: &Args) -> Answer {
+    let json = command.format.is_json();
+    match command.prefix.as_str() {
+        "crash ls" | "crash ls-new" => Ok(if json { Reply::output("[]") } else { Reply::default() }),
+        "crash stat" => Ok(Reply::output("0 crashes recorded\n")),
+        "crash archive-all" => Ok(Reply::default()),
+        _ => {
+            let id = args.str("id").unwrap_or_default();
+            Err(CommandError::invalid(format!("crash info: {id} not found")))
+        }
+    }
+}
+
+fn device(command: &Command) -> Reply {
+    let columns = match command.prefix.as_str() {
+        "device info" => return CommandError::new(Errno::ENOENT, "device not found").into(),
+        "device ls" => "DEVICE  HOST:DEV  DAEMONS  WEAR  LIFE EXPECTANCY\n",
+        "device ls-by-host" => "DEVICE  DEV  DAEMONS  EXPECTED FAILURE\n",
+        _ => "DEVICE  HOST:DEV  EXPECTED FAILURE\n",
+    };
+    if command.format.is_json() { Reply::output("[]") } else { Reply::output(columns) }
+}

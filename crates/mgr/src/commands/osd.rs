@@ -1,0 +1,232 @@
+//! `osd ...` as far as the manager answers it.
+
+use super::{Answer, both, not_built};
+use crate::core::Mgr;
+use crate::show::osd_df::Filter;
+use crate::show::pg_json;
+use admin::TextTable;
+use admin::command::{Args, Command, CommandError, Reply};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use types::pg::PgState;
+use types::{Errno, Now, OsdId, PgId, PoolId};
+
+impl Mgr {
+    pub(super) fn osd_command(&self, _now: Now, command: &Command, args: &Args) -> Answer {
+        match command.prefix.as_str() {
+            "osd df" => self.osd_df(command, args),
+            "osd perf" => Ok(self.osd_perf(command)),
+            "osd blocked-by" => Ok(self.blocked_by(command)),
+            "osd status" => self.osd_status(args),
+            "osd pool stats" => self.pool_stats(command, args),
+            "osd ok-to-stop" => self.ok_to_stop(args),
+            "osd safe-to-destroy" => self.safe_to_destroy(command, args),
+            "osd scrub" | "osd deep-scrub" | "osd repair" => {
+                for osd in self.osds(&[args.require("who")?])? {
+                    if !self.osdmap().is_up(osd) {
+                        return Err(CommandError::new(Errno::EAGAIN, format!("osd.{osd} is not up")));
+                    }
+                }
+                Err(not_built(&command.prefix))
+            }
+            other => Err(not_built(other)),
+        }
+    }
+
+    fn osd_df(&self, command: &Command, args: &Args) -> Answer {
+        let tree = args.str("output_method") == Some("tree");
+        let mut filter = Filter::default();
+        match (args.str("filter_by"), args.str("filter")) {
+            (Some("class"), Some(class)) => {
+                let known = self.osdmap().crush.class_id(class).is_some();
+                let unknown = || CommandError::invalid(format!("specified class '{class}' is not valid"));
+                filter.class = Some(known.then(|| class.to_string()).ok_or_else(unknown)?);
+            }
+            (Some("name"), Some(name)) => {
+                let unknown = || CommandError::invalid(format!("unknown filter name '{name}'"));
+                filter.under = Some(self.osdmap().crush.item(name).ok_or_else(unknown)?);
+            }
+            _ => {}
+        }
+        Ok(match command.format.is_json() {
+            true => both(command, &self.osd_df_json(tree, &filter)),
+            false => Reply::output(self.osd_df_text(tree, &filter)),
+        })
+    }
+
+    fn osd_perf(&self, command: &Command) -> Reply {
+        if command.format.is_json() {
+            let osd = |(id, r): (&OsdId, &crate::pgmap::OsdReport)| json!({"id": id.0, "perf_stats": pg_json::perf(&r.stat)});
+            let all: Vec<Value> = self.pgs().osds.iter().rev().map(osd).collect();
+            return both(command, &json!({"pg_ready": true, "osdstats": {"osd_perf_infos": all}}));
+        }
+        let mut t = TextTable::new().figures("osd").figures("commit_latency(ms)").figures("apply_latency(ms)");
+        for (osd, report) in self.pgs().osds.iter().rev() {
+            let p = report.stat.perf;
+            let cells = [p.commit_latency_ns / 1_000_000, p.apply_latency_ns / 1_000_000].map(|ms| ms.to_string());
+            t.row([osd.to_string()].into_iter().chain(cells));
+        }
+        Reply::output(t.render())
+    }
+
+    fn blocked_by(&self, command: &Command) -> Reply {
+        let mut blockers: BTreeMap<OsdId, u32> = BTreeMap::new();
+        for stat in self.pgs().pgs.values() {
+            stat.blocked_by.iter().for_each(|osd| *blockers.entry(*osd).or_default() += 1);
+        }
+        if command.format.is_json() {
+            let all: Vec<Value> = blockers.iter().map(|(osd, n)| json!({"id": osd.0, "num_blocked": n})).collect();
+            return both(command, &json!({"pg_ready": true, "osd_blocked_by": {"osd_blocked_by_infos": all}}));
+        }
+        let mut t = TextTable::new().figures("osd").figures("num_blocked");
+        blockers.iter().for_each(|(osd, n)| t.row([osd.to_string(), n.to_string()]));
+        Reply::output(t.render())
+    }
+
+    fn osd_status(&self, args: &Args) -> Answer {
+        let crush = &self.osdmap().crush;
+        let under = match args.str("bucket") {
+            Some(name) => Some(crush.item(name).ok_or_else(|| CommandError::invalid(format!("Bucket not found: {name}")))?),
+            None => None,
+        };
+        let mut t = TextTable::new().figures("ID").left("HOST").figures("USED").figures("AVAIL").left("STATE");
+        for osd in self.osdmap().osds().filter(|o| under.is_none_or(|root| crush.subtree_contains(root, o.0))) {
+            let stat = self.pgs().osds.get(&osd).map(|r| r.stat.statfs).unwrap_or_default();
+            let host = crush.full_location(osd.0).into_iter().find(|(kind, _)| kind == "host").map(|(_, name)| name);
+            let states = types::map::osdmap::osd_state_names(self.osdmap().state(osd)).join(",");
+            t.row([
+                osd.to_string(),
+                host.unwrap_or_default(),
+                admin::human::bytes(stat.used_raw()),
+                admin::human::bytes(stat.available),
+                states,
+            ]);
+        }
+        Ok(Reply::output(t.render()))
+    }
+
+    fn pool_stats(&self, command: &Command, args: &Args) -> Answer {
+        let pools: Vec<PoolId> = match args.str("pool_name") {
+            Some(name) => {
+                let unknown = || CommandError::new(Errno::ENOENT, format!("unrecognized pool '{name}'"));
+                vec![self.osdmap().pool_id(name).ok_or_else(unknown)?]
+            }
+            None => self.osdmap().pools.keys().copied().collect(),
+        };
+        Ok(match command.format.is_json() {
+            true => both(command, &self.pool_stats_io_json(&pools)),
+            false if pools.is_empty() => Reply::output("there are no pools!\n"),
+            false => Reply::output(self.pool_stats_text(&pools)),
+        })
+    }
+
+    /// Whether every PG stays active without these OSDs.
+    fn ok_to_stop(&self, args: &Args) -> Answer {
+        let osds = self.osds(&args.strings("ids"))?;
+        if osds.is_empty() {
+            return Err(CommandError::invalid("must specify one or more OSDs"));
+        }
+        let mut found: BTreeMap<&str, Vec<PgId>> = BTreeMap::new();
+        let mut unknown = 0;
+        for (pg, stat) in &self.pgs().pgs {
+            let Some(pool) = self.osdmap().pool_by_id(pg.pool) else { continue };
+            let hit = stat.acting.iter().filter(|o| osds.contains(o)).count();
+            if stat.state == PgState::UNKNOWN {
+                unknown += usize::from(hit > 0);
+                continue;
+            }
+            let left = stat.acting.iter().filter(|o| o.0 >= 0 && o.0 != crush::ITEM_NONE).count() - hit;
+            let verdict = match hit {
+                0 => continue,
+                _ if !stat.state.has(PgState::ACTIVE) => "bad_already_inactive",
+                _ if left < usize::from(pool.min_size) => "bad_become_inactive",
+                _ if stat.state.has(PgState::DEGRADED) => "ok_become_more_degraded",
+                _ => "ok_become_degraded",
+            };
+            found.entry(verdict).or_default().push(*pg);
+        }
+        if unknown > 0 {
+            let text = format!("{unknown} pgs have unknown state; cannot draw any conclusions");
+            return Err(CommandError::new(Errno::EAGAIN, text));
+        }
+        let count = |prefix: &str| found.iter().filter(|(k, _)| k.starts_with(prefix)).map(|(_, v)| v.len()).sum::<usize>();
+        let (ok, bad) = (count("ok"), count("bad"));
+        let mut out = Map::new();
+        out.insert("ok_to_stop".into(), (bad == 0).into());
+        out.insert("osds".into(), osds.iter().map(|o| o.0).collect::<Vec<_>>().into());
+        out.insert("num_ok_pgs".into(), ok.into());
+        out.insert("num_not_ok_pgs".into(), bad.into());
+        out.extend(found.iter().map(|(k, pgs)| (k.to_string(), pgs.iter().map(|p| p.to_string()).collect::<Vec<_>>().into())));
+        // Stock gives this one as compact JSON even to who asks for plain text.
+        let output = admin::json::compact(&Value::Object(out)).into_bytes();
+        Ok(match bad {
+            0 => Reply { output, ..Reply::default() },
+            n => Reply {
+                result: Errno::EBUSY.wire(),
+                status: format!("unsafe to stop osd(s) at this time ({n} PGs are or would become offline)"),
+                output,
+            },
+        })
+    }
+
+    /// Whether these OSDs hold nothing that is needed.
+    fn safe_to_destroy(&self, command: &Command, args: &Args) -> Answer {
+        let osds = self.osds(&args.strings("ids"))?;
+        if osds.is_empty() {
+            return Err(CommandError::invalid("must specify one or more OSDs"));
+        }
+        let mut sorted: BTreeMap<&str, BTreeSet<OsdId>> = BTreeMap::new();
+        let mut affected = BTreeSet::new();
+        for osd in &osds {
+            let mapped: Vec<PgId> = self.pgs().pgs_of_osd(*osd).map(|(pg, _)| *pg).collect();
+            let report = self.pgs().osds.get(osd);
+            let verdict = match report {
+                _ if !mapped.is_empty() => "active",
+                _ if !self.osdmap().exists(*osd) => "safe_to_destroy",
+                None => "missing_stats",
+                Some(r) if r.stat.num_pgs > 0 => "stored_pgs",
+                Some(_) => "safe_to_destroy",
+            };
+            affected.extend(mapped);
+            sorted.entry(verdict).or_default().insert(*osd);
+        }
+        let list = |name: &str| sorted.get(name).cloned().unwrap_or_default();
+        if command.format.is_json() {
+            let ids = |name: &str| list(name).iter().map(|o| o.0).collect::<Vec<_>>();
+            return Ok(both(command, &json!({
+                "safe_to_destroy": ids("safe_to_destroy"), "active": ids("active"),
+                "missing_stats": ids("missing_stats"), "stored_pgs": ids("stored_pgs"),
+            })));
+        }
+        let names = |set: &BTreeSet<OsdId>| set.iter().map(|o| o.to_string()).collect::<Vec<_>>().join(",");
+        let mut why = String::new();
+        if !list("active").is_empty() {
+            why += &format!("OSD(s) {} have {} pgs currently mapped to them. ", names(&list("active")), affected.len());
+        }
+        if !list("missing_stats").is_empty() {
+            why += &format!("OSD(s) {} have no reported stats. ", names(&list("missing_stats")));
+        }
+        if !list("stored_pgs").is_empty() {
+            why += &format!("OSD(s) {} report that they still hold PGs. ", names(&list("stored_pgs")));
+        }
+        match why.is_empty() {
+            true => Ok(Reply::status(format!("OSD(s) {} are safe to destroy without reducing data durability.", names(&osds)))),
+            false => Err(CommandError::new(Errno::EBUSY, why)),
+        }
+    }
+
+    /// OSDs by number, `osd.N`, or `all`.
+    fn osds(&self, names: &[&str]) -> Result<BTreeSet<OsdId>, CommandError> {
+        let mut out = BTreeSet::new();
+        for name in names.iter().flat_map(|n| n.split(',')) {
+            match name {
+                "all" | "any" | "*" => out.extend(self.osdmap().osds()),
+                one => {
+                    let id = one.strip_prefix("osd.").unwrap_or(one).parse::<i32>().ok().filter(|id| *id >= 0);
+                    out.insert(OsdId(id.ok_or_else(|| CommandError::invalid(format!("invalid osd id '{one}'")))?));
+                }
+            }
+        }
+        Ok(out)
+    }
+}

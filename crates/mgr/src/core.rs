@@ -1,0 +1,131 @@
+//! The manager's core: one state, fed by the node, asked by commands.
+
+use crate::pgmap::PgMap;
+use crate::rates::Rates;
+use crate::services::Services;
+use std::sync::Arc;
+use std::time::Duration;
+use types::map::OsdMap;
+use types::msg::internal::MgrStats;
+use types::msg::{MMgrClose, MMgrOpen, MMgrReport};
+use types::{EntityInst, Now};
+
+/// Options the manager goes by.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MgrSettings {
+    /// `mon_pg_stuck_threshold`.
+    pub pg_stuck_threshold: Duration,
+    /// `mon_health_max_detail`.
+    pub health_max_detail: usize,
+    /// `mon_max_pg_per_osd`.
+    pub max_pg_per_osd: usize,
+    /// `mon_warn_on_pool_no_app`.
+    pub warn_on_pool_no_app: bool,
+    /// `mgr_stats_period`.
+    pub stats_period: Duration,
+}
+
+impl Default for MgrSettings {
+    fn default() -> Self {
+        MgrSettings {
+            pg_stuck_threshold: Duration::from_secs(60),
+            health_max_detail: 50,
+            max_pg_per_osd: 250,
+            warn_on_pool_no_app: true,
+            stats_period: Duration::from_secs(5),
+        }
+    }
+}
+
+/// The manager.
+#[derive(Debug, Clone)]
+pub struct Mgr {
+    settings: MgrSettings,
+    osdmap: Arc<OsdMap>,
+    pgs: PgMap,
+    rates: Rates,
+    services: Services,
+}
+
+impl Mgr {
+    /// A manager that knows nothing yet.
+    pub fn new(settings: MgrSettings) -> Self {
+        Mgr {
+            settings,
+            osdmap: Arc::new(OsdMap::default()),
+            pgs: PgMap::default(),
+            rates: Rates::default(),
+            services: Services::default(),
+        }
+    }
+
+    /// Goes by other options from now on.
+    pub fn set_settings(&mut self, settings: MgrSettings) {
+        self.settings = settings;
+    }
+
+    /// A newer osdmap.
+    pub fn handle_osdmap(&mut self, now: Now, map: Arc<OsdMap>) {
+        self.pgs.handle_osdmap(now, &map);
+        self.osdmap = map;
+    }
+
+    /// An OSD reports.
+    pub fn handle_stats(&mut self, now: Now, stats: MgrStats) {
+        let map = self.osdmap.clone();
+        self.pgs.handle_stats(now, &map, stats);
+    }
+
+    /// A service daemon introduces itself.
+    pub fn handle_open(&mut self, now: Now, from: EntityInst, addr: String, open: MMgrOpen) {
+        self.services.open(now, from, addr, open);
+    }
+
+    /// A service daemon reports.
+    pub fn handle_report(&mut self, now: Now, report: MMgrReport) {
+        self.services.report(now, report);
+    }
+
+    /// A service daemon leaves.
+    pub fn handle_close(&mut self, now: Now, close: &MMgrClose) {
+        self.services.close(now, close);
+    }
+
+    /// A client's session is gone.
+    pub fn handle_session_lost(&mut self, now: Now, gid: i64) {
+        self.services.lost(now, gid);
+    }
+
+    /// Once per tick (a second or two): rates are taken.
+    pub fn handle_tick(&mut self, now: Now) {
+        self.rates.sample(now.mono, &self.pgs, self.osdmap.pools.keys().copied());
+    }
+
+    /// True once there is a map to speak of: a manager is available from then on.
+    pub fn is_ready(&self) -> bool {
+        self.osdmap.epoch.0 > 0
+    }
+
+    /// The options it goes by.
+    pub fn settings(&self) -> &MgrSettings {
+        &self.settings
+    }
+
+    /// The newest map.
+    pub fn osdmap(&self) -> &OsdMap {
+        &self.osdmap
+    }
+
+    /// PGs and OSDs as they were last reported.
+    pub fn pgs(&self) -> &PgMap {
+        &self.pgs
+    }
+
+    pub(crate) fn rates(&self) -> &Rates {
+        &self.rates
+    }
+
+    pub(crate) fn services(&self) -> &Services {
+        &self.services
+    }
+}

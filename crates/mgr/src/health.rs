@@ -1,0 +1,234 @@
+//! What is wrong with PGs, and with OSDs as only they can know.
+//!
+//! States that pass by themselves are told only when they last: peering, undersized, stale, not active.
+//! Upstream: PGMap::get_health_checks in src/mon/PGMap.cc; SLOW_OPS in src/mgr/DaemonServer.cc.
+
+use crate::core::MgrSettings;
+use crate::pgmap::PgMap;
+use admin::health::{HealthMap, Severity};
+use admin::human::age_between;
+use std::collections::BTreeMap;
+use types::map::OsdMap;
+use types::pg::{PgState, PgStat};
+use types::{Now, PgId, Utime};
+
+/// What follows from a state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Consequence {
+    Unavailable,
+    Degraded,
+    BackfillFull,
+    Damaged,
+    RecoveryFull,
+}
+
+impl Consequence {
+    fn check(self) -> (&'static str, Severity, &'static str) {
+        match self {
+            Self::Unavailable => ("PG_AVAILABILITY", Severity::Warn, "Reduced data availability: "),
+            Self::Degraded => ("PG_DEGRADED", Severity::Warn, "Degraded data redundancy: "),
+            Self::BackfillFull => ("PG_BACKFILL_FULL", Severity::Warn, "Backfill waits for space: "),
+            Self::Damaged => ("PG_DAMAGED", Severity::Err, "Possible data damage: "),
+            Self::RecoveryFull => ("PG_RECOVERY_FULL", Severity::Err, "Full OSDs hold recovery up: "),
+        }
+    }
+}
+
+struct Rule {
+    state: PgState,
+    /// The state's absence is the trouble.
+    inverted: bool,
+    consequence: Consequence,
+    /// When the PG was last well, for states that count only when they last.
+    well: Option<fn(&PgStat) -> Utime>,
+}
+
+const fn at_once(state: PgState, consequence: Consequence) -> Rule {
+    Rule { state, inverted: false, consequence, well: None }
+}
+
+const fn when_stuck(state: PgState, consequence: Consequence, well: fn(&PgStat) -> Utime) -> Rule {
+    Rule { state, inverted: false, consequence, well: Some(well) }
+}
+
+/// In the order of the states' bits, which is the order in which a summary names them.
+const RULES: &[Rule] = &[
+    Rule { state: PgState::ACTIVE, inverted: true, consequence: Consequence::Unavailable, well: Some(|s| s.last_active) },
+    at_once(PgState::DOWN, Consequence::Unavailable),
+    at_once(PgState::RECOVERY_UNFOUND, Consequence::Damaged),
+    at_once(PgState::BACKFILL_UNFOUND, Consequence::Damaged),
+    at_once(PgState::DEGRADED, Consequence::Degraded),
+    at_once(PgState::INCONSISTENT, Consequence::Damaged),
+    when_stuck(PgState::PEERING, Consequence::Unavailable, |s| s.last_peered),
+    at_once(PgState::INCOMPLETE, Consequence::Unavailable),
+    when_stuck(PgState::STALE, Consequence::Unavailable, |s| s.last_unstale),
+    at_once(PgState::BACKFILL_TOOFULL, Consequence::BackfillFull),
+    when_stuck(PgState::UNDERSIZED, Consequence::Degraded, |s| s.last_fullsized),
+    at_once(PgState::RECOVERY_TOOFULL, Consequence::RecoveryFull),
+    at_once(PgState::SNAPTRIM_ERROR, Consequence::Damaged),
+];
+
+impl Rule {
+    fn name(&self) -> String {
+        if self.inverted { "inactive".into() } else { self.state.to_string() }
+    }
+
+    fn applies(&self, stat: &PgStat, cutoff: Utime) -> bool {
+        if stat.state.has(self.state) == self.inverted {
+            return false;
+        }
+        match self.well.map(|well| well(stat)) {
+            None => true,
+            Some(never) if never.is_zero() => stat.last_change < cutoff,
+            Some(well) => well < cutoff,
+        }
+    }
+
+    fn detail(&self, now: Now, pg: PgId, stat: &PgStat) -> String {
+        let acting = types::map::osdmap::print_osds(&stat.acting);
+        let Some(well) = self.well.map(|well| well(stat)) else {
+            let unfound = match stat.stats.sum.num_objects_unfound {
+                0 => String::new(),
+                n => format!(", {n} unfound"),
+            };
+            return format!("pg {pg} is {}, acting {acting}{unfound}", stat.state);
+        };
+        let since = match well.is_zero() {
+            true => "since forever".to_string(),
+            false => format!("for {}", age_between(now.wall, well)),
+        };
+        format!("pg {pg} is stuck {} {since}, current state {}, last acting {acting}", self.name(), stat.state)
+    }
+}
+
+#[derive(Default)]
+struct Cause {
+    states: Vec<(String, i64)>,
+    detail: BTreeMap<PgId, String>,
+}
+
+/// Everything wrong that the manager can see.
+pub fn checks(now: Now, settings: &MgrSettings, map: &OsdMap, pgs: &PgMap) -> HealthMap {
+    let mut out = HealthMap::default();
+    pg_checks(now, settings, pgs, &mut out);
+    object_checks(map, pgs, &mut out);
+    count_checks(settings, map, pgs, &mut out);
+    slow_ops(pgs, &mut out);
+    alerts(pgs, &mut out);
+    if settings.warn_on_pool_no_app {
+        pools_without_application(map, pgs, &mut out);
+    }
+    out
+}
+
+fn pg_checks(now: Now, settings: &MgrSettings, pgs: &PgMap, out: &mut HealthMap) {
+    let cutoff = Utime::from_duration(now.wall.to_duration().saturating_sub(settings.pg_stuck_threshold));
+    let mut causes: BTreeMap<Consequence, Cause> = BTreeMap::new();
+    for rule in RULES {
+        let hit: Vec<_> = pgs.pgs.iter().filter(|(_, stat)| rule.applies(stat, cutoff)).collect();
+        if hit.is_empty() {
+            continue;
+        }
+        let cause = causes.entry(rule.consequence).or_default();
+        cause.states.push((rule.name(), hit.len() as i64));
+        for (pg, stat) in hit {
+            if cause.detail.len() < settings.health_max_detail {
+                cause.detail.insert(*pg, rule.detail(now, *pg, stat));
+            }
+        }
+    }
+    let degraded = admin::usage::recovery_lines(&pgs.object_sum());
+    for (consequence, cause) in causes {
+        let (code, severity, title) = consequence.check();
+        let objects = degraded.iter().filter(|l| consequence == Consequence::Degraded && l.contains("degraded"));
+        let states = cause.states.iter().map(|(name, n)| format!("{n} {} {name}", if *n > 1 { "pgs" } else { "pg" }));
+        let text = objects.cloned().chain(states).collect::<Vec<_>>().join(", ");
+        let count = cause.states.iter().map(|(_, n)| n).sum();
+        out.add(code, severity, format!("{title}{text}"), count, cause.detail.into_values().collect());
+    }
+}
+
+fn object_checks(map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
+    let sum = pgs.object_sum();
+    if sum.num_scrub_errors > 0 {
+        let text = format!("{} scrub errors", sum.num_scrub_errors);
+        out.add("OSD_SCRUB_ERRORS", Severity::Err, text, sum.num_scrub_errors, vec![]);
+    }
+    if sum.num_objects_unfound > 0 && sum.num_objects > 0 {
+        let ratio = sum.num_objects_unfound as f64 / sum.num_objects as f64 * 100.0;
+        let text = format!("{}/{} objects unfound ({ratio:.3}%)", sum.num_objects_unfound, sum.num_objects);
+        let unfound = pgs.pgs.iter().filter(|(_, s)| s.stats.sum.num_objects_unfound > 0);
+        let detail = unfound.map(|(pg, s)| format!("pg {pg} has {} unfound objects", s.stats.sum.num_objects_unfound));
+        out.add("OBJECT_UNFOUND", Severity::Warn, text, sum.num_objects_unfound, detail.collect());
+    }
+    if sum.num_large_omap_objects > 0 {
+        let text = format!("{} large omap objects", sum.num_large_omap_objects);
+        let pools = map.pool_name.iter().map(|(id, name)| (pgs.pool(*id).stats.sum.num_large_omap_objects, name));
+        let detail = pools.filter(|(n, _)| *n > 0).map(|(n, name)| format!("{n} large objects found in pool '{name}'"));
+        out.add("LARGE_OMAP_OBJECTS", Severity::Warn, text, sum.num_large_omap_objects, detail.collect());
+    }
+}
+
+fn count_checks(settings: &MgrSettings, map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
+    let num_in = map.num_in_osds();
+    if num_in == 0 {
+        return;
+    }
+    let copies: usize = pgs.pgs.values().map(|s| s.up.len()).sum();
+    let per_osd = copies.max(pgs.pgs.len()) / num_in;
+    let most = settings.max_pg_per_osd;
+    if most > 0 && per_osd > most {
+        let text = format!("too many PGs per OSD ({per_osd} > max {most})");
+        out.add("TOO_MANY_PGS", Severity::Warn, text, (per_osd - most) as i64, vec![]);
+    }
+}
+
+fn slow_ops(pgs: &PgMap, out: &mut HealthMap) {
+    let slow: Vec<_> = pgs.osds.iter().filter(|(_, r)| r.slow_ops.count > 0).collect();
+    if slow.is_empty() {
+        return;
+    }
+    let count: i64 = slow.iter().map(|(_, r)| i64::from(r.slow_ops.count)).sum();
+    let oldest = slow.iter().map(|(_, r)| r.slow_ops.oldest_ms).max().unwrap_or(0) / 1000;
+    let names: Vec<String> = slow.iter().map(|(osd, _)| format!("osd.{osd}")).collect();
+    let who = match names.as_slice() {
+        [one] => format!("{one} has slow ops"),
+        many => format!("daemons [{}] have slow ops.", many.join(",")),
+    };
+    let text = format!("{count} slow ops, oldest one blocked for {oldest} sec, {who}");
+    out.add("SLOW_OPS", Severity::Warn, text, count, vec![]);
+}
+
+/// What OSDs' stores complain of, by name.
+fn alerts(pgs: &PgMap, out: &mut HealthMap) {
+    let mut by_name: BTreeMap<&String, Vec<String>> = BTreeMap::new();
+    for (osd, report) in &pgs.osds {
+        for (name, text) in report.stat.alerts.values().flatten() {
+            by_name.entry(name).or_default().push(format!("osd.{osd} {text}"));
+        }
+    }
+    for (name, detail) in by_name {
+        let title = match name.as_str() {
+            "BLUESTORE_SPURIOUS_READ_ERRORS" => "reported read errors".to_string(),
+            "BLUEFS_SPILLOVER" => "experiencing BlueFS spillover".to_string(),
+            other => format!("reported {}", other.to_lowercase().replace('_', " ")),
+        };
+        out.add(name, Severity::Warn, format!("{} OSD(s) {title}", detail.len()), detail.len() as i64, detail);
+    }
+}
+
+fn pools_without_application(map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
+    let unused = |(id, pool): (&types::PoolId, &types::map::PgPool)| {
+        let used = pgs.pool(*id).stats.sum.num_objects > 0;
+        (used && pool.application_metadata.is_empty())
+            .then(|| format!("application not enabled on pool '{}'", map.pool_name.get(id).map_or("", String::as_str)))
+    };
+    let mut detail: Vec<String> = map.pools.iter().filter_map(unused).collect();
+    if detail.is_empty() {
+        return;
+    }
+    let count = detail.len() as i64;
+    detail.push("say what a pool is for with 'ceph osd pool application enable <pool-name> <app-name>': 'cephfs', 'rbd', 'rgw' or a name of your own".into());
+    let text = format!("{count} pool(s) do not have an application enabled");
+    out.add("POOL_APP_NOT_ENABLED", Severity::Warn, text, count, detail);
+}
