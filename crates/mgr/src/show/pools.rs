@@ -45,7 +45,7 @@ impl Mgr {
             "SIZE", "TARGET SIZE", "RATE", "RAW CAPACITY", "RATIO", "TARGET RATIO", "EFFECTIVE RATIO", "BIAS", "PG_NUM",
             "NEW PG_NUM",
         ];
-        t = columns.iter().fold(t, |t, name| t.figures(name)).left("AUTOSCALE").left("BULK");
+        t = columns.iter().fold(t, |t, name| t.right(name)).left("AUTOSCALE").left("BULK");
         for (id, pool) in &self.osdmap().pools {
             let (stored, rate, capacity) = self.pool_shape(*id, pool);
             t.row([

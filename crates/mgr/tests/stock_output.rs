@@ -1,0 +1,339 @@
+//! What the manager prints for the figures of a stock 16.2.15 cluster is what that cluster printed.
+//!
+//! Three OSDs of 10 GiB, pools `device_health_metrics` (1 PG) and `p` (8 PGs), one object of 25,864,680 bytes.
+
+use admin::command::{Command, Reply};
+use mgr::{Mgr, MgrSettings};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use types::map::{OsdMap, PgPool};
+use types::msg::internal::{MgrStats, SlowOps};
+use types::pg::{OsdStat, PgState, PgStat, StoreStatfs};
+use types::{AddrVec, EVersion, Epoch, Mono, Now, OsdId, PgId, PoolId, Utime};
+use uuid::Uuid;
+
+const PG_ACTING: [(i64, u32, [i32; 3]); 9] = [
+    (1, 0, [1, 0, 2]),
+    (2, 0, [2, 1, 0]),
+    (2, 1, [2, 1, 0]),
+    (2, 2, [0, 1, 2]),
+    (2, 3, [1, 2, 0]),
+    (2, 4, [1, 0, 2]),
+    (2, 5, [1, 0, 2]),
+    (2, 6, [1, 0, 2]),
+    (2, 7, [1, 0, 2]),
+];
+
+fn at(sec: u32) -> Now {
+    Now { mono: Mono(u64::from(sec) * 1_000_000_000), wall: Utime { sec: 1_795_199_000 + sec, nsec: 0 } }
+}
+
+fn osdmap() -> OsdMap {
+    let mut map = OsdMap::new(Uuid::nil(), at(0).wall);
+    map.epoch = Epoch(18);
+    map.set_max_osd(3);
+    let mut crush = crush::CrushMap::build_default(&[(0, "vm", 642), (1, "vm", 642), (2, "vm", 642)], "osd").unwrap();
+    for osd in 0..3 {
+        map.osd_state[osd] = OsdMap::STATE_EXISTS | OsdMap::STATE_UP;
+        map.osd_weight[osd] = OsdMap::WEIGHT_IN;
+        map.client_addrs[osd] = AddrVec::default();
+        crush.set_device_class(osd as i32, "hdd").unwrap();
+    }
+    map.crush = Arc::new(crush);
+    for (id, name, pg_num) in [(1, "device_health_metrics", 1), (2, "p", 8)] {
+        map.pools.insert(PoolId(id), PgPool { min_size: 2, pg_autoscale_mode: types::map::AutoscaleMode::OFF, ..PgPool::replicated(3, pg_num, 0) });
+        map.pool_name.insert(PoolId(id), name.into());
+    }
+    map
+}
+
+fn pg(pool: i64, seed: u32, acting: [i32; 3]) -> PgStat {
+    let acting: Vec<OsdId> = acting.map(OsdId).into();
+    let well = at(50).wall;
+    let mut out = PgStat {
+        state: PgState::ACTIVE | PgState::CLEAN,
+        reported_epoch: Epoch(17),
+        reported_seq: 10,
+        up: acting.clone(),
+        up_primary: acting[0],
+        acting_primary: acting[0],
+        acting,
+        last_change: well,
+        last_active: well,
+        last_clean: well,
+        last_peered: well,
+        last_fullsized: well,
+        last_unstale: well,
+        ..PgStat::default()
+    };
+    if (pool, seed) == (2, 3) {
+        out.stats.sum.num_objects = 1;
+        out.stats.sum.num_object_copies = 3;
+        out.stats.sum.num_bytes = 25_864_680;
+        out.version = EVersion { epoch: Epoch(17), version: 7 };
+        out.log_size = 7;
+        out.ondisk_log_size = 7;
+    }
+    out
+}
+
+fn report(osd: i32) -> MgrStats {
+    let statfs = StoreStatfs {
+        total: 10_737_418_240,
+        available: 10_407_170_048,
+        allocated: 26_021_888,
+        internal_metadata: 304_218_112,
+        ..StoreStatfs::default()
+    };
+    let primary = |(pool, seed, acting): &(i64, u32, [i32; 3])| {
+        let id = PgId { pool: PoolId(*pool), seed: *seed };
+        (acting[0] == osd).then(|| (id, pg(*pool, *seed, *acting)))
+    };
+    MgrStats {
+        osd: OsdId(osd),
+        fsid: Uuid::nil(),
+        epoch: Epoch(18),
+        stat: OsdStat { statfs, num_pgs: 9, ..OsdStat::default() },
+        pools: BTreeMap::new(),
+        pgs: PG_ACTING.iter().filter_map(primary).collect(),
+        perf: BTreeMap::new(),
+        slow_ops: SlowOps::default(),
+        config: None,
+    }
+}
+
+fn cluster() -> Mgr {
+    let mut mgr = Mgr::new(MgrSettings::default());
+    mgr.handle_osdmap(at(40), Arc::new(osdmap()));
+    for osd in 0..3 {
+        mgr.handle_stats(at(50), report(osd));
+    }
+    mgr.handle_tick(at(50));
+    mgr
+}
+
+fn run(mgr: &mut Mgr, json: &str) -> Reply {
+    let command = match Command::parse(&[json.to_string()]) {
+        Ok(command) => command,
+        Err(e) => return e.into(),
+    };
+    match Mgr::resolve(&command) {
+        Ok((_, args)) => mgr.run(at(58), &command, &args),
+        Err(e) => e.into(),
+    }
+}
+
+fn text(mgr: &mut Mgr, json: &str) -> String {
+    let reply = run(mgr, json);
+    assert_eq!(reply.result, 0, "{}", reply.status);
+    String::from_utf8(reply.output).unwrap()
+}
+
+#[test]
+fn osd_df_has_stock_columns_and_blanks() {
+    let wanted = "\
+ID  CLASS  WEIGHT   REWEIGHT  SIZE    RAW USE  DATA    OMAP  META     AVAIL    %USE  VAR   PGS  STATUS
+ 0    hdd  0.00980   1.00000  10 GiB  315 MiB  25 MiB   0 B  290 MiB  9.7 GiB  3.08  1.00    9      up
+ 1    hdd  0.00980   1.00000  10 GiB  315 MiB  25 MiB   0 B  290 MiB  9.7 GiB  3.08  1.00    9      up
+ 2    hdd  0.00980   1.00000  10 GiB  315 MiB  25 MiB   0 B  290 MiB  9.7 GiB  3.08  1.00    9      up
+                       TOTAL  30 GiB  945 MiB  74 MiB   0 B  870 MiB   29 GiB  3.08                   
+MIN/MAX VAR: 1.00/1.00  STDDEV: 0
+";
+    assert_eq!(text(&mut cluster(), r#"{"prefix":"osd df"}"#), wanted);
+    assert_eq!(text(&mut cluster(), r#"{"prefix":"osd df","filter_by":"class","filter":"hdd"}"#), wanted);
+}
+
+#[test]
+fn osd_df_tree_names_every_bucket() {
+    let wanted = "\
+ID  CLASS  WEIGHT   REWEIGHT  SIZE    RAW USE  DATA    OMAP  META     AVAIL    %USE  VAR   PGS  STATUS  TYPE NAME    
+-1         0.02939         -  30 GiB  945 MiB  74 MiB   0 B  870 MiB   29 GiB  3.08  1.00    -          root default 
+-2         0.02939         -  30 GiB  945 MiB  74 MiB   0 B  870 MiB   29 GiB  3.08  1.00    -              host vm  
+ 0    hdd  0.00980   1.00000  10 GiB  315 MiB  25 MiB   0 B  290 MiB  9.7 GiB  3.08  1.00    9      up          osd.0
+ 1    hdd  0.00980   1.00000  10 GiB  315 MiB  25 MiB   0 B  290 MiB  9.7 GiB  3.08  1.00    9      up          osd.1
+ 2    hdd  0.00980   1.00000  10 GiB  315 MiB  25 MiB   0 B  290 MiB  9.7 GiB  3.08  1.00    9      up          osd.2
+                       TOTAL  30 GiB  945 MiB  74 MiB   0 B  870 MiB   29 GiB  3.08                                  
+MIN/MAX VAR: 1.00/1.00  STDDEV: 0
+";
+    assert_eq!(text(&mut cluster(), r#"{"prefix":"osd df","output_method":"tree"}"#), wanted);
+}
+
+#[test]
+fn osd_df_json_counts_in_kilobytes() {
+    let json = text(&mut cluster(), r#"{"prefix":"osd df","format":"json"}"#);
+    let node = concat!(
+        r#"{"nodes":[{"id":0,"device_class":"hdd","name":"osd.0","type":"osd","type_id":0,"#,
+        r#""crush_weight":0.009796142578125,"depth":2,"pool_weights":{},"reweight":1,"kb":10485760,"kb_used":322508,"#,
+        r#""kb_used_data":25412,"kb_used_omap":0,"kb_used_meta":297088,"kb_avail":10163252,"#,
+        r#""utilization":3.0756759643554688,"var":1,"pgs":9,"status":"up"}"#
+    );
+    assert!(json.starts_with(node), "{json}");
+    let summary = concat!(
+        r#""summary":{"total_kb":31457280,"total_kb_used":967524,"total_kb_used_data":76236,"total_kb_used_omap":0,"#,
+        r#""total_kb_used_meta":891264,"total_kb_avail":30489756,"average_utilization":3.0756759643554688,"#,
+        r#""min_var":1,"max_var":1,"dev":0}}"#
+    );
+    assert!(json.ends_with(summary), "{json}");
+}
+
+#[test]
+fn pg_stat_is_one_line() {
+    let wanted = "9 pgs: 9 active+clean; 25 MiB data, 945 MiB used, 29 GiB / 30 GiB avail\n";
+    assert_eq!(text(&mut cluster(), r#"{"prefix":"pg stat"}"#), wanted);
+    let json = concat!(
+        r#"{"pg_ready":true,"pg_summary":{"num_pg_by_state":[{"name":"active+clean","num":9}],"num_pgs":9,"#,
+        r#""num_bytes":25864680,"total_bytes":32212254720,"total_avail_bytes":31221510144,"#,
+        r#""total_used_bytes":990744576,"total_used_raw_bytes":990744576}}"#
+    );
+    assert_eq!(text(&mut cluster(), r#"{"prefix":"pg stat","format":"json"}"#), json);
+}
+
+#[test]
+fn pg_ls_filters_by_pool_osd_and_state() {
+    let out = text(&mut cluster(), r#"{"prefix":"pg ls-by-pool","poolstr":"device_health_metrics"}"#);
+    let wanted = "\
+PG   OBJECTS  DEGRADED  MISPLACED  UNFOUND  BYTES  OMAP_BYTES*  OMAP_KEYS*  LOG  STATE         SINCE  VERSION  REPORTED  UP         ACTING     SCRUB_STAMP  DEEP_SCRUB_STAMP
+1.0        0         0          0        0      0            0           0    0  active+clean     8s      0'0     17:10  [1,0,2]p1  [1,0,2]p1  0.000000     0.000000        
+";
+    assert!(out.starts_with(wanted), "{out}");
+    let count = |json: &str| text(&mut cluster(), json).lines().filter(|l| l.contains("active+clean")).count();
+    assert_eq!(count(r#"{"prefix":"pg ls"}"#), 9);
+    assert_eq!(count(r#"{"prefix":"pg ls","pool":2}"#), 8);
+    assert_eq!(count(r#"{"prefix":"pg ls-by-primary","osd":"osd.2"}"#), 2);
+    assert_eq!(count(r#"{"prefix":"pg ls-by-osd","osd":2}"#), 9);
+    assert_eq!(count(r#"{"prefix":"pg ls","states":["degraded"]}"#), 0);
+}
+
+#[test]
+fn pg_dump_says_what_it_dumped() {
+    let reply = run(&mut cluster(), r#"{"prefix":"pg dump","dumpcontents":["pgs_brief"]}"#);
+    assert_eq!(reply.status, "dumped pgs_brief");
+    let out = String::from_utf8(reply.output).unwrap();
+    let wanted = "\
+PG_STAT  STATE         UP       UP_PRIMARY  ACTING   ACTING_PRIMARY
+1.0      active+clean  [1,0,2]           1  [1,0,2]               1
+2.0      active+clean  [2,1,0]           2  [2,1,0]               2
+";
+    assert!(out.starts_with(wanted), "{out}");
+    assert_eq!(run(&mut cluster(), r#"{"prefix":"pg dump"}"#).status, "dumped all");
+    let sum = text(&mut cluster(), r#"{"prefix":"pg dump","dumpcontents":["sum"]}"#);
+    let wanted = "\
+PG_STAT  OBJECTS  MISSING_ON_PRIMARY  DEGRADED  MISPLACED  UNFOUND  BYTES     OMAP_BYTES*  OMAP_KEYS*  LOG  DISK_LOG
+sum            1                   0         0          0        0  25864680            0           0    7         7
+OSD_STAT  USED     AVAIL   USED_RAW  TOTAL 
+sum       945 MiB  29 GiB   945 MiB  30 GiB
+";
+    assert!(sum.contains(wanted), "{sum}");
+}
+
+#[test]
+fn ok_to_stop_counts_what_is_left() {
+    let mut mgr = cluster();
+    let one = text(&mut mgr, r#"{"prefix":"osd ok-to-stop","ids":["0"]}"#);
+    let wanted = concat!(
+        r#"{"ok_to_stop":true,"osds":[0],"num_ok_pgs":9,"num_not_ok_pgs":0,"#,
+        r#""ok_become_degraded":["1.0","2.0","2.1","2.2","2.3","2.4","2.5","2.6","2.7"]}"#
+    );
+    assert_eq!(one, wanted);
+    let two = run(&mut mgr, r#"{"prefix":"osd ok-to-stop","ids":["0","1"]}"#);
+    assert_eq!((two.result, two.status.as_str()), (-16, "unsafe to stop osd(s) at this time (9 PGs are or would become offline)"));
+    let destroy = run(&mut mgr, r#"{"prefix":"osd safe-to-destroy","ids":["0"]}"#);
+    assert_eq!((destroy.result, destroy.status.as_str()), (-16, "OSD(s) 0 have 9 pgs currently mapped to them. "));
+    let gone = run(&mut mgr, r#"{"prefix":"osd safe-to-destroy","ids":["77"]}"#);
+    assert_eq!(gone.status, "OSD(s) 77 are safe to destroy without reducing data durability.");
+}
+
+#[test]
+fn autoscale_status_has_stock_columns() {
+    let wanted = "\
+POOL                     SIZE  TARGET SIZE  RATE  RAW CAPACITY   RATIO  TARGET RATIO  EFFECTIVE RATIO  BIAS  PG_NUM  NEW PG_NUM  AUTOSCALE  BULK   
+device_health_metrics      0                 3.0        30720M  0.0000                                  1.0       1              off        False  
+p                      25258k                3.0        30720M  0.0024                                  1.0       8              off        False  
+";
+    assert_eq!(text(&mut cluster(), r#"{"prefix":"osd pool autoscale-status"}"#), wanted);
+}
+
+#[test]
+fn errors_read_as_stock_ones() {
+    let mut mgr = cluster();
+    let mut refusal = |json: &str| {
+        let reply = run(&mut mgr, json);
+        (reply.result, reply.status)
+    };
+    assert_eq!(refusal(r#"{"prefix":"nonsense"}"#), (-22, "No handler found for 'nonsense'".into()));
+    assert_eq!(refusal(r#"{"prefix":"osd pool stats","pool_name":"nope"}"#), (-2, "unrecognized pool 'nope'".into()));
+    assert_eq!(refusal(r#"{"prefix":"pg ls-by-pool","poolstr":"nope"}"#), (-2, "pool nope does not exist".into()));
+    assert_eq!(refusal(r#"{"prefix":"config show","who":"osd.9"}"#), (-2, "no config state for daemon osd.9".into()));
+    assert_eq!(refusal(r#"{"prefix":"osd scrub","who":"77"}"#), (-11, "osd.77 is not up".into()));
+    assert_eq!(refusal(r#"{"prefix":"pg scrub","pgid":"1.0"}"#).0, -95);
+    assert_eq!(refusal(r#"{"prefix":"balancer on"}"#).0, -95);
+}
+
+#[test]
+fn a_pg_whose_primary_is_down_is_stale_and_new_pgs_are_unknown() {
+    let mut mgr = cluster();
+    let mut map = osdmap();
+    map.epoch = Epoch(19);
+    map.osd_state[1] = OsdMap::STATE_EXISTS;
+    map.pools.insert(PoolId(3), PgPool::replicated(3, 4, 0));
+    map.pool_name.insert(PoolId(3), "new".into());
+    mgr.handle_osdmap(at(60), Arc::new(map));
+    let states = mgr.digest(at(60)).pgs_by_state;
+    let stale = PgState::STALE | PgState::ACTIVE | PgState::CLEAN;
+    assert_eq!(states, BTreeMap::from([(0, 4), (6, 3), (stale.0, 6)]));
+}
+
+#[test]
+fn the_digest_carries_usage_and_health() {
+    let mgr = cluster();
+    let digest = mgr.digest(at(58));
+    let p = &digest.pools[&PoolId(2)];
+    // Stock printed 9870298112: its shares are of single precision, and so are ours.
+    assert!((p.max_avail as i64 - 9_870_298_112).abs() < 2048, "{}", p.max_avail);
+    assert_eq!((p.num_pgs, p.raw_used_rate, digest.classes["hdd"].total), (8, 3.0, 32_212_254_720));
+    assert_eq!(digest.health.iter().map(|h| h.code.as_str()).collect::<Vec<_>>(), ["POOL_APP_NOT_ENABLED"]);
+}
+
+#[test]
+fn traffic_is_a_rate_over_the_window() {
+    let mut mgr = cluster();
+    let mut next = report(1);
+    for stat in next.pgs.values_mut() {
+        stat.reported_seq += 1;
+        if stat.log_size == 7 {
+            stat.stats.sum.num_wr = 100;
+            stat.stats.sum.num_wr_kb = 1000;
+        }
+    }
+    mgr.handle_stats(at(60), next);
+    mgr.handle_tick(at(60));
+    let io = mgr.digest(at(60)).io;
+    assert_eq!((io.write_ops, io.write_bytes), (10, 102_400));
+    let stats = text(&mut mgr, r#"{"prefix":"osd pool stats","pool_name":"p"}"#);
+    assert_eq!(stats, "pool p id 2\n  client io 100 KiB/s wr, 0 op/s rd, 10 op/s wr\n\n");
+}
+
+#[test]
+fn troubles_are_told_when_they_last() {
+    let mut mgr = cluster();
+    let mut next = report(0);
+    for stat in next.pgs.values_mut() {
+        stat.reported_seq += 1;
+        stat.state = PgState::ACTIVE | PgState::UNDERSIZED | PgState::DEGRADED;
+        stat.stats.sum.num_objects_degraded = 2;
+        stat.stats.sum.num_object_copies = 3;
+        stat.acting.truncate(2);
+    }
+    next.slow_ops = SlowOps { count: 2, oldest_ms: 31_500 };
+    mgr.handle_stats(at(60), next);
+    let summary = |mgr: &Mgr, sec: u32, code: &str| {
+        mgr.digest(at(sec)).health.into_iter().find(|h| h.code == code).map(|h| (h.summary, h.detail))
+    };
+    let (text, detail) = summary(&mgr, 60, "PG_DEGRADED").unwrap();
+    assert_eq!(text, "Degraded data redundancy: 2/6 objects degraded (33.333%), 1 pg degraded");
+    assert_eq!(detail, ["pg 2.2 is active+undersized+degraded, acting [0,1]"]);
+    let (text, _) = summary(&mgr, 200, "PG_DEGRADED").unwrap();
+    assert_eq!(text, "Degraded data redundancy: 2/6 objects degraded (33.333%), 1 pg degraded, 1 pg undersized");
+    let (text, _) = summary(&mgr, 60, "SLOW_OPS").unwrap();
+    assert_eq!(text, "2 slow ops, oldest one blocked for 31 sec, osd.0 has slow ops");
+}
