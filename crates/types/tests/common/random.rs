@@ -1,6 +1,6 @@
 //! Random maps: hierarchies, rules, pools, OSDs in every state, and every override there is.
 
-use crush::{Alg, Bucket, CrushMap, Op, Rule, Step};
+use crush::{Alg, Bucket, ChooseArg, ChooseArgs, CrushMap, Op, Rule, Step};
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
@@ -185,7 +185,25 @@ fn crush(rng: &mut ChaCha8Rng, osds: i32) -> CrushMap {
         map.rules.push(Some(Rule { ruleset: number as u8, kind, min_size: 1, max_size: 10, steps }));
     }
     map.finalize();
+    for pool in [crush::COMPAT_WEIGHT_SET, 1] {
+        if rng.random_bool(0.3) {
+            let args = weight_sets(rng, &map, if pool == 1 { 2 } else { 1 });
+            map.choose_args.insert(pool, args);
+        }
+    }
     map
+}
+
+/// Other weights, and for some buckets other ids, for each of `positions` replicas.
+fn weight_sets(rng: &mut ChaCha8Rng, map: &CrushMap, positions: usize) -> ChooseArgs {
+    let mut args = ChooseArgs::new();
+    for bucket in map.iter_buckets().filter(|b| !b.items.is_empty()) {
+        let mut weights = || bucket.items.iter().map(|_| rng.random_range(0..2 * 0x1_0000)).collect();
+        let weight_set = (0..positions).map(|_| weights()).collect();
+        let ids = if rng.random_bool(0.2) { bucket.items.iter().map(|i| i - 1000).collect() } else { Vec::new() };
+        args.insert(!bucket.id as u32, ChooseArg { weight_set, ids });
+    }
+    args
 }
 
 fn bucket(kind: u16, items: Vec<(i32, u32)>) -> Bucket {

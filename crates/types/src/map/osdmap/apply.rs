@@ -18,6 +18,8 @@ pub enum ApplyError {
     OtherEpoch { map: Epoch, inc: Epoch },
     #[error("the incremental names osd.{0}, which is above max_osd")]
     NoSuchOsd(OsdId),
+    #[error("max_osd {0} is beyond reason")]
+    TooManyOsds(i32),
     #[error("what it carries cannot be read: {0}")]
     Decode(#[from] DecodeError),
     #[error("the map it leads to has crc {ours:#x}, not {theirs:#x}")]
@@ -28,6 +30,9 @@ impl OsdMap {
     /// Applies `inc` and verifies the checksum of the result, where it `is_verifiable`.
     pub fn apply_incremental(&mut self, inc: &OsdMapIncremental) -> Result<(), ApplyError> {
         self.apply_unchecked(inc)?;
+        if inc.fullmap.is_some() {
+            return Ok(());
+        }
         if !inc.is_verifiable() {
             self.crc = Some(inc.full_crc).filter(|crc| *crc != 0);
             return Ok(());
@@ -60,7 +65,8 @@ impl OsdMap {
         self.apply_settings(inc);
         if let Some(crush) = crush {
             self.crush = Arc::new(crush);
-            self.crush_version += u32::from(self.require_osd_release >= Release::LUMINOUS);
+            let counts = self.require_osd_release >= Release::LUMINOUS;
+            self.crush_version = self.crush_version.wrapping_add(counts.into());
             self.device_class_flags.retain(|class, _| self.crush.class_names.contains_key(class));
         }
         Ok(())
@@ -69,6 +75,9 @@ impl OsdMap {
     /// Every OSD the incremental touches must fit the vectors as they will be.
     fn check_osds(&self, inc: &OsdMapIncremental) -> Result<(), ApplyError> {
         let max_osd = inc.new_max_osd.unwrap_or(self.max_osd);
+        if max_osd > Self::MAX_OSDS {
+            return Err(ApplyError::TooManyOsds(max_osd));
+        }
         let touched = (inc.new_state.keys())
             .chain(inc.new_weight.keys())
             .chain(inc.new_primary_affinity.keys())

@@ -28,6 +28,7 @@ use super::release::Release;
 use crate::{AddrVec, EntityAddr, Epoch, OsdId, PgId, PoolId, Utime};
 use crush::CrushMap;
 use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use uuid::Uuid;
 
@@ -182,6 +183,8 @@ impl OsdMap {
     pub const STATE_NOOUT: u32 = 1 << 11;
     pub const STATE_STOP: u32 = 1 << 12;
 
+    /// No map of ours has more OSDs; ten times what monitors upstream allow unless told otherwise.
+    pub const MAX_OSDS: i32 = 100_000;
     /// An OSD fully in.
     pub const WEIGHT_IN: u32 = 0x1_0000;
     /// An OSD that gets no data.
@@ -359,6 +362,16 @@ impl OsdMap {
         self.osds().find(|osd| self.uuid(*osd) == uuid)
     }
 
+    /// True if `addr`, its whole host or a network it is in is blocklisted, whatever protocol it spoke.
+    pub fn is_blocklisted(&self, addr: &EntityAddr) -> bool {
+        let Some(sock) = addr.sock else { return false };
+        let instance = addr.as_any();
+        let host = EntityAddr { nonce: 0, sock: Some(SocketAddr::new(sock.ip(), 0)), ..instance };
+        self.blocklist.contains_key(&instance)
+            || self.blocklist.contains_key(&host)
+            || self.range_blocklist.keys().any(|network| in_network(sock.ip(), network))
+    }
+
     /// The pool called `name`.
     pub fn pool(&self, name: &str) -> Option<(PoolId, &PgPool)> {
         let id = self.pool_id(name)?;
@@ -386,7 +399,62 @@ impl OsdMap {
     }
 }
 
+/// True if `ip` is in `network`, whose nonce is the length of its prefix in bits.
+fn in_network(ip: IpAddr, network: &EntityAddr) -> bool {
+    let same_prefix = |a: u128, b: u128, width: u32| {
+        let bits = network.nonce.min(width);
+        bits == 0 || (a ^ b) >> (width - bits) == 0
+    };
+    match (ip, network.sock.map(|s| s.ip())) {
+        (IpAddr::V4(a), Some(IpAddr::V4(b))) => same_prefix(u32::from(a).into(), u32::from(b).into(), 32),
+        (IpAddr::V6(a), Some(IpAddr::V6(b))) => same_prefix(a.into(), b.into(), 128),
+        _ => false,
+    }
+}
+
 /// The element of an OSD; `None` for numbers out of range.
 fn at<T>(list: &[T], osd: OsdId) -> Option<&T> {
     list.get(usize::try_from(osd.0).ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::AddrKind;
+
+    fn addr(text: &str, nonce: u32, kind: AddrKind) -> EntityAddr {
+        EntityAddr { kind, nonce, sock: Some(text.parse().unwrap()) }
+    }
+
+    #[test]
+    fn blocklists_name_instances_hosts_and_networks() {
+        let mut map = OsdMap::default();
+        let until = Utime { sec: 1, nsec: 0 };
+        map.blocklist.insert(addr("10.0.0.1:99", 7, AddrKind::ANY), until);
+        map.blocklist.insert(addr("10.0.0.2:0", 0, AddrKind::ANY), until);
+        map.range_blocklist.insert(addr("10.1.0.0:0", 16, AddrKind::CIDR), until);
+        map.range_blocklist.insert(addr("[fd00::]:0", 8, AddrKind::CIDR), until);
+        for (text, nonce, listed) in [
+            ("10.0.0.1:99", 7, true),
+            ("10.0.0.1:99", 8, false),
+            ("10.0.0.2:4711", 8, true),
+            ("10.1.255.255:1", 8, true),
+            ("10.2.0.0:1", 8, false),
+            ("[fdff::1]:1", 8, true),
+            ("[fe00::1]:1", 8, false),
+        ] {
+            assert_eq!(map.is_blocklisted(&addr(text, nonce, AddrKind::MSGR2)), listed, "{text}/{nonce}");
+        }
+        assert!(!map.is_blocklisted(&EntityAddr::default()));
+    }
+
+    #[test]
+    fn osds_out_of_range_are_nobody() {
+        let mut map = OsdMap::default();
+        map.set_max_osd(2);
+        for osd in [-1, 2, i32::MAX, i32::MIN] {
+            assert!(!map.exists(OsdId(osd)) && !map.is_up(OsdId(osd)) && !map.is_in(OsdId(osd)));
+            assert_eq!(map.addrs(OsdId(osd)), None);
+        }
+    }
 }
