@@ -1,7 +1,6 @@
 //! Power failures: whatever was committed is there, whatever was not is there in full or not at all.
 
-mod common;
-use common::*;
+use crate::harness::*;
 use rand::Rng;
 use store::*;
 

@@ -1,7 +1,6 @@
 //! Random transactions against a model: what was written is what is read, with everything in flight at once.
 
-mod common;
-use common::*;
+use crate::harness::*;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use store::*;

@@ -1,0 +1,183 @@
+//! What goes wrong and must be said: rotten bits, full devices, failed flushes, stores that are not ours.
+
+use bytes::Bytes;
+use crate::harness::*;
+use store::mem::MemIo;
+use store::*;
+use types::{Errno, HObject, ShardPgId};
+use uuid::Uuid;
+
+const COLL: ShardPgId = COLLS[0];
+
+fn mounted(size: u64, config: StoreConfig) -> (Driver, rand_chacha::ChaCha8Rng) {
+    let mut rng = rng(1);
+    let mut d = Driver::mount(&Driver::format(size), config);
+    create_colls(&mut d, &mut rng);
+    (d, rng)
+}
+
+fn write(obj: &HObject, off: u64, data: Vec<u8>) -> Transaction {
+    let mut t = Transaction::new(COLL);
+    t.write(obj, off, Bytes::from(data));
+    t
+}
+
+/// Turns a bit in every page with data.
+fn rot(d: &Driver) {
+    d.disk.pages_in_use().into_iter().filter(|p| *p > 0).for_each(|p| d.disk.flip_bit(p * 4096 + 77, 3));
+}
+
+#[test]
+fn a_flipped_bit_is_an_error_and_news_and_never_data() {
+    let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+    let obj = object(COLL, 1);
+    d.commit(&mut rng, write(&obj, 0, vec![7; 100_000]));
+    rot(&d);
+    assert_eq!(d.read_all(&mut rng, COLL, &obj), Err(Errno::EIO));
+    assert!(d.checksum_errors > 0);
+    assert!(matches!(d.fsck().errors[0], FsckError::Checksum { .. }));
+}
+
+#[test]
+fn writing_part_of_a_rotten_block_keeps_it_unreadable_until_it_is_whole_again() {
+    let config = StoreConfig { data_cache_bytes: 0, deferred_batch_bytes: 1, ..StoreConfig::default() };
+    let (mut d, mut rng) = mounted(16 << 20, config.clone());
+    let obj = object(COLL, 1);
+    d.commit(&mut rng, write(&obj, 0, vec![7; 100_000]));
+    rot(&d);
+    d.commit(&mut rng, write(&obj, 10, vec![8; 100]));
+    assert!(d.checksum_errors > 0);
+    let block = |d: &mut Driver, rng: &mut _| d.read(rng, COLL, &obj, 0, 4096, ReadFlags::default());
+    assert_eq!(block(&mut d, &mut rng), Err(Errno::EIO));
+    let mut d = Driver::mount(&d.disk, config);
+    assert_eq!(block(&mut d, &mut rng), Err(Errno::EIO));
+    d.commit(&mut rng, write(&obj, 0, vec![9; 4096]));
+    assert_eq!(block(&mut d, &mut rng).unwrap().data.contiguous(), vec![9; 4096]);
+}
+
+#[test]
+fn a_full_device_refuses_growth_and_still_removes() {
+    let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+    let mut n = 0;
+    let refused = loop {
+        n += 1;
+        match d.submit(write(&object(COLL, n), 0, vec![1; 1 << 20])) {
+            Ok(_) => d.run(&mut rng),
+            Err(e) => break e,
+        }
+    };
+    assert_eq!((refused, d.store.exists(COLL, &object(COLL, n))), (Errno::ENOSPC, Ok(false)));
+    assert!(n >= 14);
+    for i in 1..n {
+        let mut t = Transaction::new(COLL);
+        t.truncate(&object(COLL, i), 5000);
+        t.remove(&object(COLL, i));
+        d.commit(&mut rng, t);
+    }
+    d.commit(&mut rng, write(&object(COLL, n), 0, vec![1; 1 << 20]));
+    assert_eq!(d.fsck().errors, []);
+}
+
+#[test]
+fn freed_space_is_not_reused_before_the_freeing_is_durable() {
+    let (mut d, mut rng) = mounted(8 << 20, StoreConfig::default());
+    d.commit(&mut rng, write(&object(COLL, 1), 0, vec![1; 5 << 20]));
+    let mut t = Transaction::new(COLL);
+    t.remove(&object(COLL, 1));
+    d.submit(t).unwrap();
+    d.settle();
+    assert_eq!(d.submit(write(&object(COLL, 2), 0, vec![1; 5 << 20])), Err(Errno::ENOSPC));
+    d.run(&mut rng);
+    d.commit(&mut rng, write(&object(COLL, 2), 0, vec![1; 5 << 20]));
+}
+
+#[test]
+fn a_failed_flush_or_write_poisons_and_nothing_is_committed_after_it() {
+    for kind in [MemIo::KvFlush, MemIo::DevFlush, MemIo::Write(0)] {
+        let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+        d.committed.clear();
+        d.disk.fail_next(kind, Errno::EIO);
+        d.submit(write(&object(COLL, 1), 0, vec![1; 100_000])).unwrap();
+        d.submit(write(&object(COLL, 2), 0, vec![1; 100])).unwrap();
+        d.run(&mut rng);
+        assert_eq!((d.poisoned, &d.committed[..]), (Some(Errno::EIO), &[][..]), "{kind:?}");
+        assert_eq!(d.submit(write(&object(COLL, 3), 0, vec![1; 100])), Err(Errno::EIO));
+        assert_eq!(d.read_all(&mut rng, COLL, &object(COLL, 1)), Err(Errno::EIO));
+        assert!(d.committed.is_empty());
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_as_a_whole() {
+    let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+    let (a, b) = (object(COLL, 1), object(COLL, 2));
+    let refused = |d: &mut Driver, build: &dyn Fn(&mut Transaction)| {
+        let mut t = Transaction::new(COLL);
+        t.touch(&a);
+        build(&mut t);
+        let e = d.submit(t).unwrap_err();
+        assert_eq!(d.store.exists(COLL, &a), Ok(false));
+        e
+    };
+    assert_eq!(refused(&mut d, &|t| t.clone_obj(&b, &a)), Errno::ENOENT);
+    assert_eq!(refused(&mut d, &|t| t.rename(&b, &a)), Errno::ENOENT);
+    assert_eq!(refused(&mut d, &|t| t.create_coll(3)), Errno::EEXIST);
+    assert_eq!(refused(&mut d, &|t| t.truncate(&a, u64::MAX)), Errno::EFBIG);
+    assert_eq!(refused(&mut d, &|t| t.write(&a, u64::MAX, Bytes::from_static(b"x"))), Errno::EFBIG);
+    assert_eq!(refused(&mut d, &|t| t.touch(&object(COLLS[1], 1))), Errno::EINVAL);
+    let mut nowhere = Transaction::new(META_COLL);
+    nowhere.coll_set("k", "v");
+    assert_eq!(d.submit(nowhere), Err(Errno::ENOENT));
+    d.commit(&mut rng, write(&a, 0, vec![1]));
+    let mut t = Transaction::new(COLL);
+    t.remove_coll();
+    assert_eq!(d.submit(t), Err(Errno::ENOTEMPTY));
+}
+
+#[test]
+fn stores_of_others_and_halves_of_stores_are_named() {
+    let disk = mem::MemDisk::new(16 << 20);
+    let mount = |disk: &mem::MemDisk, fsid, whoami| MemStore::mount(disk.dev(), disk.kv(), StoreConfig::default(), fsid, whoami);
+    assert!(matches!(mount(&disk, FSID, 3), Err(MountError::NotAStore)));
+    let disk = Driver::format(16 << 20);
+    let again = MemStore::mkfs(&mut disk.dev(), &mut disk.kv(), FSID, Uuid::from_u128(9), 3);
+    assert!(matches!(again, Err(MkfsError::Exists { whoami: 3, fsid: FSID })));
+    assert!(matches!(mount(&disk, Uuid::from_u128(1), 3), Err(MountError::WrongCluster { .. })));
+    assert!(matches!(mount(&disk, FSID, 4), Err(MountError::WrongOsd { found: 3, expected: 4 })));
+    let other = Driver::format(8 << 20);
+    let mixed = |dev: &mem::MemDisk, kv: &mem::MemDisk| MemStore::mount(dev.dev(), kv.kv(), StoreConfig::default(), FSID, 3);
+    assert!(matches!(mixed(&other, &disk), Err(MountError::DeviceShrunk { .. })));
+    assert!(matches!(mixed(&mem::MemDisk::new(16 << 20), &disk), Err(MountError::NoLabel)));
+    let stranger = mem::MemDisk::new(16 << 20);
+    MemStore::mkfs(&mut stranger.dev(), &mut stranger.kv(), FSID, Uuid::from_u128(99), 3).unwrap();
+    assert!(matches!(mixed(&stranger, &disk), Err(MountError::WrongDevice { .. })));
+}
+
+#[test]
+fn one_turn_shares_one_flush_and_one_write_needs_one() {
+    let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+    for n in 0..10 {
+        d.submit(write(&object(COLL, n), 0, vec![1; 4096])).unwrap();
+    }
+    d.settle();
+    let kinds: Vec<MemIo> = d.disk.pending().into_iter().map(|(_, k)| k).collect();
+    assert_eq!(kinds, [MemIo::KvFlush]);
+    d.run(&mut rng);
+    assert!(d.store.is_idle());
+}
+
+#[test]
+fn a_large_write_waits_for_the_device_and_then_for_the_database() {
+    let (mut d, _) = mounted(16 << 20, StoreConfig::default());
+    let t = d.submit(write(&object(COLL, 1), 0, vec![1; 1 << 20])).unwrap();
+    for expected in [MemIo::Write(1 << 20), MemIo::DevFlush, MemIo::KvFlush] {
+        d.settle();
+        assert!(!d.committed.contains(&t));
+        let [(id, kind)] = d.disk.pending()[..] else { panic!("one I/O at a time") };
+        assert_eq!(kind, expected);
+        let result = d.disk.complete(id);
+        d.store.handle_io(types::Now::default(), id, result);
+    }
+    d.settle();
+    assert!(d.committed.contains(&t));
+}

@@ -1,0 +1,6 @@
+//! The store from outside, on a disk in memory.
+
+mod crash;
+mod faults;
+mod harness;
+mod model;
