@@ -3,9 +3,12 @@
 //! Room: io.   Hears: sockets, completions of other threads, signals, the admin socket.   Says: `node::Input`.
 //! Why one loop per daemon: a node is a run-to-completion machine; batches make one send and one flush serve many.
 
+use crate::IoSink;
+use crate::block::DevEvents;
 use crate::clock::Clock;
 use crate::sockets::{SocketEvent, Sockets};
 use bytes::{BufMut, Bytes, BytesMut};
+use mio::unix::SourceFd;
 use mio::net::{TcpListener, UnixListener, UnixStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use msgr::SockId;
@@ -13,16 +16,19 @@ use node::{Input, Node, World};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::Arc;
 use std::time::Duration;
+use store::IoId;
 use types::{Errno, Mono, Now};
 
 const WAKER: Token = Token(0);
 const ADMIN: Token = Token(1);
 const FIRST_LISTENER: usize = 2;
+const FIRST_DEVICE: usize = 1 << 19;
 const FIRST_SOCKET: usize = 1 << 20;
 const ADMIN_CLIENT_BASE: usize = 1 << 40;
 /// An admin request is one line of JSON; more is a mistake.
@@ -50,6 +56,12 @@ impl Completions {
             // The waker only fails when the loop is gone; then nobody is left to hear.
             let _ = self.waker.wake();
         }
+    }
+}
+
+impl IoSink for Completions {
+    fn complete(&self, id: IoId, result: Result<Bytes, Errno>) {
+        Completions::complete(self, id.0, result);
     }
 }
 
@@ -83,6 +95,7 @@ pub struct EventLoop {
     admin_path: Option<PathBuf>,
     completions: Completions,
     completed: Receiver<(u64, Result<Bytes, Errno>)>,
+    devices: Vec<DevEvents>,
     stop: Stopper,
     world: RealWorld,
 }
@@ -127,6 +140,7 @@ impl EventLoop {
             admin_path: config.admin_socket,
             completions,
             completed,
+            devices: Vec::new(),
             stop: Stopper { flag: Arc::default(), waker },
         };
         if let Some(admin) = &mut this.admin {
@@ -148,6 +162,14 @@ impl EventLoop {
     /// Where devices and RocksDB report.
     pub fn completions(&self) -> Completions {
         self.completions.clone()
+    }
+
+    /// Has a device's completions delivered as `Input::Io`, and its submissions sent at the end of every turn.
+    pub fn watch_device(&mut self, device: DevEvents) -> io::Result<()> {
+        let token = Token(FIRST_DEVICE + self.devices.len());
+        self.poll.registry().register(&mut SourceFd(&device.as_fd().as_raw_fd()), token, Interest::READABLE)?;
+        self.devices.push(device);
+        Ok(())
     }
 
     /// How a signal handler ends the loop.
@@ -202,6 +224,7 @@ impl EventLoop {
             match event.token() {
                 WAKER => {}
                 ADMIN => self.accept_admin(),
+                Token(t) if (FIRST_DEVICE..FIRST_SOCKET).contains(&t) => self.devices[t - FIRST_DEVICE].clear(),
                 Token(t) if t < FIRST_SOCKET => self.accept(t - FIRST_LISTENER, node),
                 Token(t) if t >= ADMIN_CLIENT_BASE => self.read_admin(Token(t), node),
                 _ => self.world.sockets.ready(event, &mut inputs),
@@ -218,6 +241,11 @@ impl EventLoop {
         while let Ok((id, result)) = self.completed.try_recv() {
             node.handle(&mut self.world, Input::Io { id, result });
         }
+        let mut done = Vec::new();
+        self.devices.iter().for_each(|d| d.take(&mut done));
+        for (id, result) in done {
+            node.handle(&mut self.world, Input::Io { id: id.0, result });
+        }
     }
 
     fn wake_if_due(&mut self, node: &mut impl Node<RealWorld>) {
@@ -229,6 +257,7 @@ impl EventLoop {
 
     fn settle(&mut self, node: &mut impl Node<RealWorld>, inputs: &mut Vec<SocketEvent>) {
         node.settle(&mut self.world);
+        self.devices.iter().for_each(DevEvents::submit);
         self.world.sockets.flush(inputs);
         self.world.sockets.failures(inputs);
     }

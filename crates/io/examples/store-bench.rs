@@ -1,0 +1,307 @@
+//! How fast the object store is by itself, and what an operation costs.
+//!
+//! `cargo run --release -p io --example store-bench -- DIR [depth=16] [seconds=10] [size=4096] [objects=20000] [batch=...]`
+//! In DIR a store is made and removed: new objects of `size` with an attribute and two collection keys each, as an OSD
+//! writes them; random overwrites; random reads, cached and not. Prints operations, latency and CPU time of this
+//! process, all threads, for each.
+
+use bytes::Bytes;
+use io::IoSink;
+use io::block::{self, Backend, DevEvents, FileDev};
+use io::kv::{Layout, RocksConfig, RocksKv};
+use mio::unix::SourceFd;
+use mio::{Events, Interest, Poll, Token, Waker};
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+use store::*;
+use types::{Errno, HObject, Now, PgId, PoolId, ShardPgId};
+use uuid::Uuid;
+
+type BenchStore = Store<FileDev, RocksKv>;
+type Error = Box<dyn std::error::Error>;
+
+const FSID: Uuid = Uuid::from_u128(1);
+const PGS: u32 = 32;
+
+struct Sink(Sender<(IoId, Result<Bytes, Errno>)>, Arc<Waker>);
+
+impl IoSink for Sink {
+    fn complete(&self, id: IoId, result: Result<Bytes, Errno>) {
+        let _ = self.0.send((id, result));
+        let _ = self.1.wake();
+    }
+}
+
+struct Args {
+    dir: PathBuf,
+    depth: usize,
+    seconds: u64,
+    size: usize,
+    objects: u64,
+    options: String,
+    memtables: Option<usize>,
+    backend: Backend,
+    config: StoreConfig,
+}
+
+fn args() -> Result<Args, Error> {
+    let mut it = std::env::args().skip(1);
+    let dir = it.next().ok_or("usage: store-bench DIR [name=value ...]")?.into();
+    let mut a = Args {
+        dir,
+        depth: 16,
+        seconds: 10,
+        size: 4096,
+        objects: 20_000,
+        options: String::new(),
+        memtables: None,
+        backend: Backend::Auto,
+        config: StoreConfig::default(),
+    };
+    for arg in it {
+        let (name, value) = arg.split_once('=').ok_or("name=value, please")?;
+        match name {
+            "depth" => a.depth = value.parse()?,
+            "seconds" => a.seconds = value.parse()?,
+            "size" => a.size = value.parse()?,
+            "objects" => a.objects = value.parse()?,
+            "rocksdb" => a.options = value.into(),
+            "memtables" => a.memtables = Some(value.parse()?),
+            "threads" => a.backend = Backend::Threads(value.parse()?),
+            "deferred" => a.config.prefer_deferred_size = value.parse()?,
+            "batch" => a.config.deferred_batch_bytes = value.parse()?,
+            "data_cache" => a.config.data_cache_bytes = value.parse()?,
+            "onode_cache" => a.config.onode_cache_bytes = value.parse()?,
+            _ => return Err(format!("{name}: no such parameter").into()),
+        }
+    }
+    Ok(a)
+}
+
+struct Bench {
+    store: BenchStore,
+    events: DevEvents,
+    poll: Poll,
+    completed: Receiver<(IoId, Result<Bytes, Errno>)>,
+    started: HashMap<u64, Instant>,
+    latencies: Vec<Duration>,
+    next: u64,
+    flushes: u64,
+}
+
+impl Bench {
+    fn open(a: &Args) -> Result<Self, Error> {
+        let poll = Poll::new()?;
+        let waker = Arc::new(Waker::new(poll.registry(), Token(0))?);
+        let (tx, completed) = channel();
+        let path = a.dir.join("block");
+        if !path.exists() {
+            block::create_sparse(&path, 32 << 30)?;
+        }
+        let (mut dev, events) = block::open(&path, a.backend)?;
+        poll.registry().register(&mut SourceFd(&events.as_fd().as_raw_fd()), Token(1), Interest::READABLE)?;
+        let mut config = RocksConfig::new(a.dir.join("db"), Layout::ObjectStore);
+        config.options = a.options.clone();
+        config.memtable_bytes = a.memtables.unwrap_or(config.memtable_bytes);
+        let mut kv = RocksKv::open(&config, Sink(tx, waker))?;
+        if probe(&kv)?.is_none() {
+            BenchStore::mkfs(&mut dev, &mut kv, FSID, Uuid::from_u128(2), 0)?;
+        }
+        let started = Instant::now();
+        let store = Store::mount(dev, kv, a.config.clone(), FSID, 0)?;
+        println!("mounted in {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
+        Ok(Bench {
+            store,
+            events,
+            poll,
+            completed,
+            started: HashMap::new(),
+            latencies: Vec::new(),
+            next: 0,
+            flushes: 0,
+        })
+    }
+
+    /// Keeps `depth` operations going for some time, or `count` of them; prints what came of it.
+    fn run(&mut self, name: &str, a: &Args, count: u64, mut start: impl FnMut(&mut Self, u64)) -> Result<(), Error> {
+        let (begin, cpu, me) = (Instant::now(), cpu_time(), thread_time());
+        let end = begin + Duration::from_secs(a.seconds);
+        let mut n = 0;
+        let mut ready = Events::with_capacity(64);
+        self.latencies.clear();
+        self.flushes = 0;
+        loop {
+            while self.started.len() < a.depth && n < count && Instant::now() < end {
+                n += 1;
+                self.next += 1;
+                self.started.insert(self.next, Instant::now());
+                start(self, n - 1);
+            }
+            if self.started.is_empty() {
+                break;
+            }
+            self.settle()?;
+            self.events.submit();
+            if self.started.len() < a.depth && n < count && Instant::now() < end {
+                continue;
+            }
+            match self.poll.poll(&mut ready, None) {
+                Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
+                other => other?,
+            }
+            self.deliver();
+            self.settle()?;
+        }
+        self.report(name, begin.elapsed(), cpu_time() - cpu, thread_time() - me);
+        Ok(())
+    }
+
+    fn deliver(&mut self) {
+        self.events.clear();
+        let mut done = Vec::new();
+        self.events.take(&mut done);
+        let before = done.len();
+        done.extend(self.completed.try_iter());
+        self.flushes += (done.len() - before) as u64;
+        for (id, result) in done {
+            self.store.handle_io(Now::default(), id, result);
+        }
+    }
+
+    fn settle(&mut self) -> Result<(), Error> {
+        while let Some(event) = self.store.poll_event() {
+            let id = match event {
+                StoreEvent::Committed(txc) => txc.0,
+                StoreEvent::ReadDone { id, result } => {
+                    result?;
+                    id.0
+                }
+                other => return Err(format!("{other:?}").into()),
+            };
+            if let Some(at) = self.started.remove(&id) {
+                self.latencies.push(at.elapsed());
+            }
+        }
+        Ok(())
+    }
+
+    fn report(&mut self, name: &str, took: Duration, cpu: Duration, me: Duration) {
+        let n = self.latencies.len().max(1);
+        self.latencies.sort_unstable();
+        let mean = self.latencies.iter().sum::<Duration>() / n as u32;
+        let us = |d: Duration| d.as_secs_f64() * 1e6;
+        println!(
+            "{name:<28} {:>8.0} op/s  mean {:>7.0} us  p99 {:>7.0} us  max {:>8.0} us  cpu {:>6.1} us/op ({:.1} in the loop)  {:.1} op/flush  rss {} MB",
+            n as f64 / took.as_secs_f64(),
+            us(mean),
+            us(self.latencies[(n * 99 / 100).min(self.latencies.len().saturating_sub(1))]),
+            us(*self.latencies.last().unwrap_or(&Duration::ZERO)),
+            us(cpu) / n as f64,
+            us(me) / n as f64,
+            n as f64 / self.flushes.max(1) as f64,
+            rss_mb(),
+        );
+    }
+
+    fn write(&mut self, obj: &HObject, off: u64, data: Bytes) {
+        let coll = coll_of(obj);
+        let mut t = Transaction::new(coll);
+        t.write(obj, off, data);
+        // As an OSD does: object info, a log entry, the PG's info.
+        t.set_attr(obj, "_", vec![7u8; 250]);
+        t.coll_set(format!("log.{:020}", self.next), vec![5u8; 180]);
+        t.coll_set("info", vec![6u8; 200]);
+        if self.next > 3000 {
+            t.coll_rm(format!("log.{:020}", self.next - 3000));
+        }
+        self.store.submit(Now::default(), TxcId(self.next), t).expect("accepted");
+    }
+}
+
+fn coll_of(obj: &HObject) -> ShardPgId {
+    ShardPgId::whole(PgId { pool: PoolId(1), seed: obj.hash % PGS })
+}
+
+fn object(n: u64) -> HObject {
+    let hash = (n as u32).wrapping_mul(2_654_435_761).rotate_left(7);
+    HObject { pool: PoolId(1), hash, name: format!("benchmark_data_host_1234_object{n}").into(), ..HObject::min() }
+}
+
+fn clock(id: libc::clockid_t) -> Duration {
+    let mut t = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: fills the structure we own.
+    unsafe { libc::clock_gettime(id, &mut t) };
+    Duration::new(t.tv_sec as u64, t.tv_nsec as u32)
+}
+
+fn cpu_time() -> Duration {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn thread_time() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn rss_mb() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: u64 = statm.split(' ').nth(1).and_then(|p| p.parse().ok()).unwrap_or(0);
+    pages * 4096 >> 20
+}
+
+fn main() -> Result<(), Error> {
+    let a = args()?;
+    if a.dir.exists() && !dir_is_ours(&a.dir) {
+        return Err(format!("{} exists and is not a bench's", a.dir.display()).into());
+    }
+    let _ = std::fs::remove_dir_all(&a.dir);
+    std::fs::create_dir_all(&a.dir)?;
+    let result = bench(&a);
+    std::fs::remove_dir_all(&a.dir)?;
+    result
+}
+
+fn dir_is_ours(dir: &Path) -> bool {
+    dir.read_dir().is_ok_and(|mut d| d.all(|e| e.is_ok_and(|e| e.file_name() == "block" || e.file_name() == "db")))
+}
+
+fn bench(a: &Args) -> Result<(), Error> {
+    let mut b = Bench::open(a)?;
+    b.run("(collections)", a, PGS.into(), |b, n| {
+        let mut t = Transaction::new(ShardPgId::whole(PgId { pool: PoolId(1), seed: n as u32 }));
+        t.create_coll(PGS.ilog2());
+        b.store.submit(Now::default(), TxcId(b.next), t).expect("accepted");
+    })?;
+    let payload = Bytes::from(vec![0x5a; a.size]);
+    let one = Args { depth: 1, seconds: 2, ..args()? };
+    b.run("new objects, depth 1", &one, u64::MAX, |b, n| b.write(&object((1 << 40) + n), 0, payload.clone()))?;
+    let mut written = 0;
+    b.run("new objects", a, u64::MAX, |b, n| {
+        written = n + 1;
+        b.write(&object(n), 0, payload.clone());
+    })?;
+    let some = written.min(a.objects);
+    let mut x = 1u64;
+    let mut random = move || {
+        x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (x >> 33) % some
+    };
+    b.run("overwrites", a, u64::MAX, |b, _| b.write(&object(random()), 0, payload.clone()))?;
+    let read = |b: &mut Bench, n: u64, flags: ReadFlags| {
+        let obj = object(n);
+        b.store.read(ReadId(b.next), coll_of(&obj), &obj, 0, 1 << 30, flags);
+    };
+    b.run("random reads", a, u64::MAX, |b, _| read(b, random(), ReadFlags::default()))?;
+    let bypass = ReadFlags { bypass: true, ..ReadFlags::default() };
+    b.run("random reads, uncached", a, u64::MAX, |b, _| read(b, random(), bypass))?;
+    if let Some(stats) = b.store.kv_mut().property("rocksdb.cfstats-no-file-histogram")
+        && std::env::var_os("STATS").is_some()
+    {
+        println!("{stats}");
+    }
+    drop(b);
+    Bench::open(a).map(drop)
+}

@@ -1,0 +1,154 @@
+//! Page-aligned memory for direct I/O, used again when its last reader lets go.
+
+use bytes::Bytes;
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex};
+
+const ALIGN: usize = 4096;
+/// Larger buffers are not kept.
+const KEPT_LEN_MAX: usize = 1 << 20;
+/// Bytes kept for reuse.
+const KEPT_BYTES_MAX: usize = 4 << 20;
+
+/// Where buffers come from and go back to.
+#[derive(Clone, Default)]
+pub(crate) struct BufferPool(Arc<Mutex<Free>>);
+
+#[derive(Default)]
+struct Free {
+    /// By log2 of their capacity.
+    by_size: Vec<Vec<Memory>>,
+    bytes: usize,
+}
+
+/// A buffer of `len` bytes whose address is a multiple of 4096.
+pub(crate) struct Buffer {
+    memory: Option<Memory>,
+    len: usize,
+    pool: BufferPool,
+}
+
+/// Raw aligned memory; its capacity is a power of two.
+struct Memory {
+    at: NonNull<u8>,
+    capacity: usize,
+}
+
+// SAFETY: `Memory` owns its allocation alone; nothing in it is tied to a thread.
+unsafe impl Send for Memory {}
+// SAFETY: shared references only allow reading.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    fn new(capacity: usize) -> Self {
+        let layout = Self::layout(capacity);
+        // SAFETY: the layout has a size greater than zero.
+        let at = unsafe { alloc(layout) };
+        match NonNull::new(at) {
+            Some(at) => {
+                // SAFETY: freshly allocated with `capacity` bytes; zeroed once so that it can be lent out as a slice.
+                unsafe { at.as_ptr().write_bytes(0, capacity) };
+                Memory { at, capacity }
+            }
+            None => handle_alloc_error(layout),
+        }
+    }
+
+    fn layout(capacity: usize) -> Layout {
+        Layout::from_size_align(capacity, ALIGN).expect("a power of two, far below isize::MAX")
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with the same layout.
+        unsafe { dealloc(self.at.as_ptr(), Self::layout(self.capacity)) }
+    }
+}
+
+impl BufferPool {
+    /// A buffer with arbitrary content.
+    pub fn get(&self, len: usize) -> Buffer {
+        let capacity = len.max(ALIGN).next_power_of_two();
+        let mut free = self.0.lock().expect("no holder panics");
+        let kept = free.by_size.get_mut(capacity.ilog2() as usize).and_then(Vec::pop);
+        if kept.is_some() {
+            free.bytes -= capacity;
+        }
+        drop(free);
+        Buffer { memory: Some(kept.unwrap_or_else(|| Memory::new(capacity))), len, pool: self.clone() }
+    }
+
+    /// A buffer with the pieces behind each other.
+    pub fn gather(&self, pieces: &[Bytes]) -> Buffer {
+        let mut buffer = self.get(pieces.iter().map(Bytes::len).sum());
+        let mut rest = buffer.as_mut();
+        for piece in pieces {
+            let (now, later) = rest.split_at_mut(piece.len());
+            now.copy_from_slice(piece);
+            rest = later;
+        }
+        buffer
+    }
+
+    fn put(&self, memory: Memory) {
+        let mut free = self.0.lock().expect("no holder panics");
+        if memory.capacity > KEPT_LEN_MAX || free.bytes + memory.capacity > KEPT_BYTES_MAX {
+            return;
+        }
+        let class = memory.capacity.ilog2() as usize;
+        if free.by_size.len() <= class {
+            free.by_size.resize_with(class + 1, Vec::new);
+        }
+        free.bytes += memory.capacity;
+        free.by_size[class].push(memory);
+    }
+}
+
+impl Buffer {
+    pub fn as_mut(&mut self) -> &mut [u8] {
+        let memory = self.memory.as_mut().expect("there until dropped");
+        // SAFETY: `len <= capacity`, the memory is initialised, and `&mut self` makes the access exclusive.
+        unsafe { std::slice::from_raw_parts_mut(memory.at.as_ptr(), self.len) }
+    }
+
+    /// Shares it; the memory goes back to the pool with the last handle.
+    pub fn freeze(self) -> Bytes {
+        Bytes::from_owner(self)
+    }
+}
+
+impl AsRef<[u8]> for Buffer {
+    fn as_ref(&self) -> &[u8] {
+        let memory = self.memory.as_ref().expect("there until dropped");
+        // SAFETY: `len <= capacity`, and the memory is initialised.
+        unsafe { std::slice::from_raw_parts(memory.at.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some(memory) = self.memory.take() {
+            self.pool.put(memory);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_are_aligned_and_come_back() {
+        let pool = BufferPool::default();
+        let a = pool.gather(&[Bytes::from_static(b"ab"), Bytes::from_static(b"c")]);
+        let at = a.as_ref().as_ptr();
+        assert_eq!((a.as_ref(), at as usize % 4096), (&b"abc"[..], 0));
+        let shared = a.freeze();
+        let other = pool.get(4096);
+        assert_ne!(other.as_ref().as_ptr(), at);
+        drop(shared);
+        assert_eq!(pool.get(100).as_ref().as_ptr(), at);
+    }
+}

@@ -1,0 +1,353 @@
+//! Block devices: files and raw disks, read and written past the page cache, through io_uring or threads.
+//!
+//! Room: io.   Owns: `FileDev`, the store's side, and `DevEvents`, the event loop's side of the same device.
+//! Holds: submissions of one turn of the loop cost one system call; completions cost none when the loop is awake.
+
+mod buffer;
+mod ring;
+mod threads;
+
+use buffer::BufferPool;
+use bytes::Bytes;
+use ring::Ring;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Seek, SeekFrom};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use store::{BlockDev, IoId};
+use std::time::{Duration, Instant};
+use threads::Threads;
+use types::Errno;
+use types::msg::BufList;
+
+/// Memory of direct I/O must be aligned to this; every disk of the last twenty years is content with it.
+const DMA_ALIGN: usize = 512;
+/// Pieces of one vectored write.
+const PIECES_MAX: usize = 512;
+
+/// How long another user of the device may take to be gone.
+const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+
+/// How I/O reaches the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Backend {
+    /// io_uring where the kernel allows it, else threads.
+    #[default]
+    Auto,
+    Uring,
+    /// This many threads with pread and pwrite.
+    Threads(usize),
+}
+
+/// Why a device could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("{0}: another process uses it (is the daemon running already?)")]
+    InUse(PathBuf),
+    #[error("{0}: neither a file nor a block device")]
+    NotADevice(PathBuf),
+    #[error("{path}: setting up io_uring: {source}")]
+    Uring { path: PathBuf, source: io::Error },
+}
+
+/// A finished I/O.
+pub type Completion = (IoId, Result<Bytes, Errno>);
+
+/// What is to be done; memory stays here until it is.
+enum Request {
+    Read { off: u64, buffer: buffer::Buffer },
+    Write { off: u64, pieces: Vec<Bytes> },
+    Flush,
+}
+
+enum Engine {
+    Ring(Box<Ring>),
+    Threads(Threads),
+}
+
+/// A device as the store sees it.
+pub struct FileDev {
+    file: Arc<File>,
+    size: u64,
+    rotational: bool,
+    direct: bool,
+    pool: BufferPool,
+    engine: Arc<Mutex<Engine>>,
+}
+
+/// A device as the event loop sees it: a descriptor that becomes readable when something has completed.
+pub struct DevEvents {
+    engine: Arc<Mutex<Engine>>,
+    wake: Arc<OwnedFd>,
+}
+
+/// Creates a file of `size` bytes that takes space as it is written. Fails if it exists.
+pub fn create_sparse(path: &Path, size: u64) -> io::Result<()> {
+    let file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.set_len(size)?;
+    file.sync_all()
+}
+
+/// Opens a file or a block device for one user at a time.
+pub fn open(path: &Path, backend: Backend) -> Result<(FileDev, DevEvents), OpenError> {
+    let io = |source| OpenError::Io { path: path.into(), source };
+    let (mut file, direct) = open_direct(path).map_err(io)?;
+    let meta = file.metadata().map_err(io)?;
+    let is_disk = meta.file_type().is_block_device();
+    if !is_disk && !meta.is_file() {
+        return Err(OpenError::NotADevice(path.into()));
+    }
+    lock(&file).map_err(|source| match source.kind() {
+        io::ErrorKind::WouldBlock => OpenError::InUse(path.into()),
+        _ => io(source),
+    })?;
+    let size = file.seek(SeekFrom::End(0)).map_err(io)? / 4096 * 4096;
+    let rotational = rotational(if is_disk { meta.rdev() } else { meta.dev() });
+    let file = Arc::new(file);
+    let wake = Arc::new(eventfd().map_err(io)?);
+    let engine = match backend {
+        Backend::Threads(n) => Engine::Threads(Threads::new(&file, &wake, n).map_err(io)?),
+        _ => match Ring::new(&file, &wake) {
+            Ok(ring) => Engine::Ring(Box::new(ring)),
+            Err(e) if backend == Backend::Auto => {
+                tracing::info!("{}: no io_uring ({e}), using threads", path.display());
+                Engine::Threads(Threads::new(&file, &wake, 16).map_err(io)?)
+            }
+            Err(source) => return Err(OpenError::Uring { path: path.into(), source }),
+        },
+    };
+    let engine = Arc::new(Mutex::new(engine));
+    let dev = FileDev { file, size, rotational, direct, pool: BufferPool::default(), engine: engine.clone() };
+    Ok((dev, DevEvents { engine, wake }))
+}
+
+/// With O_DIRECT where the file system has it.
+fn open_direct(path: &Path) -> io::Result<(File, bool)> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true);
+    match options.clone().custom_flags(libc::O_DIRECT).open(path) {
+        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok((options.open(path)?, false)),
+        other => Ok((other?, true)),
+    }
+}
+
+/// Locks the device for us. A daemon that was killed may hold it a moment longer: the kernel takes a ring down in the
+/// background, and with it the files of its requests.
+fn lock(file: &File) -> io::Result<()> {
+    let start = Instant::now();
+    loop {
+        // SAFETY: the descriptor is open for as long as `file` is borrowed.
+        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
+            return Ok(());
+        }
+        let e = io::Error::last_os_error();
+        if e.kind() != io::ErrorKind::WouldBlock || start.elapsed() > LOCK_PATIENCE {
+            return Err(e);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn eventfd() -> io::Result<OwnedFd> {
+    use std::os::fd::FromRawFd;
+    // SAFETY: no pointers are passed.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just given us this descriptor.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// What the kernel says of the disk; flash if it says nothing.
+fn rotational(dev: u64) -> bool {
+    let disk = format!("/sys/dev/block/{}:{}", libc::major(dev), libc::minor(dev));
+    let read = |file: &str| std::fs::read_to_string(format!("{disk}/{file}"));
+    // A partition has no queue of its own.
+    read("queue/rotational").or_else(|_| read("../queue/rotational")).is_ok_and(|s| s.trim() == "1")
+}
+
+impl FileDev {
+    fn start(&mut self, id: IoId, request: Request) {
+        match &mut *self.engine.lock().expect("no holder panics") {
+            Engine::Ring(ring) => ring.push(id, request),
+            Engine::Threads(threads) => threads.push(id, request),
+        }
+    }
+
+    /// True if writing these pieces needs no copy.
+    fn writable_as_is(&self, pieces: &[Bytes]) -> bool {
+        let aligned = |p: &Bytes| (p.as_ptr() as usize).is_multiple_of(DMA_ALIGN) && p.len().is_multiple_of(DMA_ALIGN);
+        pieces.len() <= PIECES_MAX && (!self.direct || pieces.iter().all(aligned))
+    }
+}
+
+impl BlockDev for FileDev {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn block_size(&self) -> u32 {
+        4096
+    }
+
+    fn rotational(&self) -> bool {
+        self.rotational
+    }
+
+    fn read(&mut self, id: IoId, off: u64, len: usize) {
+        let buffer = self.pool.get(len);
+        self.start(id, Request::Read { off, buffer });
+    }
+
+    fn write(&mut self, id: IoId, off: u64, data: BufList) {
+        let pieces = if self.writable_as_is(&data.0) { data.0 } else { vec![self.pool.gather(&data.0).freeze()] };
+        self.start(id, Request::Write { off, pieces });
+    }
+
+    fn flush(&mut self, id: IoId) {
+        self.start(id, Request::Flush);
+    }
+
+    fn discard(&mut self, off: u64, len: u64) {
+        let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+        // SAFETY: no pointers are passed; the descriptor is ours. A hint: where it is not supported nothing happens.
+        let _ = unsafe { libc::fallocate(self.file.as_raw_fd(), mode, off as i64, len as i64) };
+    }
+
+    fn read_sync(&mut self, off: u64, len: usize) -> Result<Bytes, Errno> {
+        let mut buffer = self.pool.get(len);
+        self.file.read_exact_at(buffer.as_mut(), off).map_err(|e| errno(&e))?;
+        Ok(buffer.freeze())
+    }
+
+    fn write_sync(&mut self, off: u64, data: &[u8]) -> Result<(), Errno> {
+        let buffer = self.pool.gather(&[Bytes::copy_from_slice(data)]);
+        self.file.write_all_at(buffer.as_ref(), off).map_err(|e| errno(&e))?;
+        self.file.sync_data().map_err(|e| errno(&e))
+    }
+}
+
+impl Drop for FileDev {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is ours. Whoever still refers to the file only waits for its end.
+        let _ = unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+    }
+}
+
+impl DevEvents {
+    /// Hands what was started since the last call to the kernel: call at the end of every turn.
+    pub fn submit(&self) {
+        if let Engine::Ring(ring) = &mut *self.engine.lock().expect("no holder panics") {
+            ring.submit();
+        }
+    }
+
+    /// Takes what has completed. Cheap when there is nothing.
+    pub fn take(&self, out: &mut Vec<Completion>) {
+        match &mut *self.engine.lock().expect("no holder panics") {
+            Engine::Ring(ring) => ring.take(out),
+            Engine::Threads(threads) => threads.take(out),
+        }
+    }
+
+    /// Makes the descriptor unreadable again; call before `take` when it woke the loop.
+    pub fn clear(&self) {
+        let mut count = [0u8; 8];
+        // SAFETY: reads eight bytes into eight bytes of ours. Nothing to read is fine.
+        let _ = unsafe { libc::read(self.wake.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+    }
+}
+
+impl AsFd for DevEvents {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
+    }
+}
+
+/// The errno of an error; EIO for one that has none (a read past the end of a file).
+fn errno(e: &io::Error) -> Errno {
+    e.raw_os_error().map_or(Errno::EIO, Errno)
+}
+
+/// Does a request, or the rest of one, waiting for the disk.
+fn perform(file: &File, request: Request, done: usize) -> Result<Bytes, Errno> {
+    match request {
+        Request::Read { off, mut buffer } => {
+            let rest = buffer.as_mut().get_mut(done..).unwrap_or_default();
+            file.read_exact_at(rest, off + done as u64).map_err(|e| errno(&e))?;
+            Ok(buffer.freeze())
+        }
+        Request::Write { off, pieces } => {
+            let (mut at, mut skip) = (off, done);
+            for piece in pieces {
+                let now = piece.get(skip..).unwrap_or_default();
+                let from = at + (piece.len() - now.len()) as u64;
+                file.write_all_at(now, from).map_err(|e| errno(&e))?;
+                at += piece.len() as u64;
+                skip = skip.saturating_sub(piece.len());
+            }
+            Ok(Bytes::new())
+        }
+        Request::Flush => file.sync_data().map(|()| Bytes::new()).map_err(|e| errno(&e)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn wait(events: &DevEvents, n: usize) -> BTreeMap<u64, Result<Bytes, Errno>> {
+        let mut out = Vec::new();
+        let start = Instant::now();
+        while out.len() < n {
+            events.submit();
+            events.clear();
+            events.take(&mut out);
+            assert!(start.elapsed() < Duration::from_secs(20), "{} of {n} completed", out.len());
+            std::thread::yield_now();
+        }
+        out.into_iter().map(|(id, r)| (id.0, r)).collect()
+    }
+
+    fn exercise(backend: Backend) {
+        let dir = crate::TempDir::new(&format!("block-{backend:?}"));
+        let path = dir.path().join("block");
+        create_sparse(&path, 8 << 20).unwrap();
+        let (mut dev, events) = open(&path, backend).unwrap();
+        assert_eq!(dev.size(), 8 << 20);
+        assert!(matches!(open(&path, backend), Err(OpenError::InUse(_))));
+        for i in 0..200u64 {
+            let odd = Bytes::from(vec![i as u8; 4097]).slice(1..);
+            dev.write(IoId(i), i * 8192, BufList(vec![odd.slice(..100), odd.slice(100..)]));
+        }
+        assert!(wait(&events, 200).values().all(Result::is_ok));
+        dev.flush(IoId(1000));
+        assert_eq!(wait(&events, 1)[&1000], Ok(Bytes::new()));
+        for i in 0..200u64 {
+            dev.read(IoId(i), i * 8192, 8192);
+        }
+        for (i, data) in wait(&events, 200) {
+            let data = data.unwrap();
+            assert!(data[..4096].iter().all(|b| *b == i as u8) && data[4096..].iter().all(|b| *b == 0));
+        }
+        dev.read(IoId(5), (8 << 20) - 4096, 8192);
+        assert_eq!(wait(&events, 1)[&5], Err(Errno::EIO), "past the end");
+        assert_eq!(dev.read_sync(8192, 4096).unwrap()[..], [1; 4096]);
+    }
+
+    #[test]
+    fn threads_read_what_was_written() {
+        exercise(Backend::Threads(4));
+    }
+
+    #[test]
+    fn whatever_the_kernel_has_reads_what_was_written() {
+        exercise(Backend::Auto);
+    }
+}

@@ -1,0 +1,174 @@
+//! The device by io_uring.
+//!
+//! Holds: memory the kernel may touch stays in `flying`, boxed, until its completion has been taken; the ring is
+//! drained before it goes.
+
+use super::{Completion, Request, perform};
+use bytes::Bytes;
+use io_uring::types::{Fd, FsyncFlags};
+use io_uring::{IoUring, opcode, squeue};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+use store::IoId;
+use types::Errno;
+
+const ENTRIES: u32 = 256;
+
+pub(super) struct Ring {
+    ring: IoUring,
+    file: Arc<File>,
+    /// What the kernel has, by the number it will say; `None` is a free place.
+    flying: Vec<Option<Flying>>,
+    free: Vec<usize>,
+    in_flight: usize,
+    /// What found no room in the ring.
+    backlog: VecDeque<(IoId, Request)>,
+    unsubmitted: bool,
+}
+
+struct Flying {
+    id: IoId,
+    request: Request,
+    /// What the kernel's entry points at.
+    iovecs: Vec<libc::iovec>,
+}
+
+// SAFETY: the pointers in `iovecs` point into `request`'s memory, which is owned here and not tied to a thread.
+unsafe impl Send for Flying {}
+
+impl Ring {
+    pub fn new(file: &Arc<File>, wake: &Arc<OwnedFd>) -> io::Result<Self> {
+        let ring = IoUring::new(ENTRIES)?;
+        ring.submitter().register_eventfd(wake.as_raw_fd())?;
+        Ok(Ring {
+            ring,
+            file: file.clone(),
+            flying: Vec::new(),
+            free: Vec::new(),
+            in_flight: 0,
+            backlog: VecDeque::new(),
+            unsubmitted: false,
+        })
+    }
+
+    pub fn push(&mut self, id: IoId, request: Request) {
+        self.backlog.push_back((id, request));
+        self.fill();
+    }
+
+    /// Moves the backlog into the ring as far as there is room. Never more in flight than the completion queue holds.
+    fn fill(&mut self) {
+        while self.in_flight < ENTRIES as usize
+            && let Some((id, request)) = self.backlog.pop_front()
+        {
+            let slot = self.free.pop().unwrap_or_else(|| {
+                self.flying.push(None);
+                self.flying.len() - 1
+            });
+            let mut flying = Flying { id, request, iovecs: Vec::new() };
+            let entry = entry(&mut flying, Fd(self.file.as_raw_fd())).user_data(slot as u64);
+            self.flying[slot] = Some(flying);
+            // SAFETY: everything the entry points at is in `flying[slot]`, on the heap, until it completes.
+            let pushed = unsafe { self.ring.submission().push(&entry) };
+            if pushed.is_err() {
+                // Room for as many as may be in flight: only entries not yet submitted can be in the way.
+                self.take_back(slot);
+                self.submit();
+                continue;
+            }
+            self.in_flight += 1;
+            self.unsubmitted = true;
+        }
+    }
+
+    fn take_back(&mut self, slot: usize) {
+        if let Some(flying) = self.flying[slot].take() {
+            self.free.push(slot);
+            self.backlog.push_front((flying.id, flying.request));
+        }
+    }
+
+    /// Tells the kernel of what is new.
+    pub fn submit(&mut self) {
+        while self.unsubmitted {
+            match self.ring.submit() {
+                Ok(_) => self.unsubmitted = !self.ring.submission().is_empty(),
+                // Interrupted, or short of memory for a moment.
+                Err(e) if matches!(e.raw_os_error(), Some(libc::EINTR | libc::EAGAIN | libc::EBUSY)) => {}
+                Err(e) => panic!("io_uring_enter: {e}"),
+            }
+        }
+    }
+
+    pub fn take(&mut self, out: &mut Vec<Completion>) {
+        if self.in_flight == 0 {
+            return;
+        }
+        let done: Vec<(usize, i32)> =
+            self.ring.completion().map(|c| (c.user_data() as usize, c.result())).collect();
+        for (slot, result) in done {
+            let Some(flying) = self.flying.get_mut(slot).and_then(Option::take) else { continue };
+            self.free.push(slot);
+            self.in_flight -= 1;
+            self.finish(flying, result, out);
+        }
+        self.fill();
+        self.submit();
+    }
+
+    fn finish(&mut self, flying: Flying, result: i32, out: &mut Vec<Completion>) {
+        let Flying { id, request, .. } = flying;
+        let wanted = match &request {
+            Request::Read { buffer, .. } => buffer.as_ref().len(),
+            Request::Write { pieces, .. } => pieces.iter().map(Bytes::len).sum(),
+            Request::Flush => 0,
+        };
+        let answer = match usize::try_from(result) {
+            Ok(n) if n >= wanted => Ok(match request {
+                Request::Read { buffer, .. } => buffer.freeze(),
+                Request::Write { .. } | Request::Flush => Bytes::new(),
+            }),
+            // Short: rare enough to wait for the rest.
+            Ok(n) => perform(&self.file, request, n),
+            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => return self.backlog.push_front((id, request)),
+            Err(_) => Err(Errno(-result)),
+        };
+        out.push((id, answer));
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // The kernel must have let go of the memory before it is freed.
+        self.backlog.clear();
+        let mut ignored = Vec::new();
+        while self.in_flight > 0 {
+            if self.ring.submit_and_wait(1).is_err_and(|e| e.raw_os_error() != Some(libc::EINTR)) {
+                std::mem::forget(std::mem::take(&mut self.flying));
+                return;
+            }
+            self.take(&mut ignored);
+        }
+    }
+}
+
+fn entry(flying: &mut Flying, file: Fd) -> squeue::Entry {
+    match &mut flying.request {
+        Request::Read { off, buffer } => {
+            let memory = buffer.as_mut();
+            opcode::Read::new(file, memory.as_mut_ptr(), memory.len() as u32).offset(*off).build()
+        }
+        Request::Write { off, pieces } => match &pieces[..] {
+            [one] => opcode::Write::new(file, one.as_ptr(), one.len() as u32).offset(*off).build(),
+            many => {
+                let iovec = |p: &Bytes| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() };
+                flying.iovecs = many.iter().map(iovec).collect();
+                opcode::Writev::new(file, flying.iovecs.as_ptr(), flying.iovecs.len() as u32).offset(*off).build()
+            }
+        },
+        Request::Flush => opcode::Fsync::new(file).flags(FsyncFlags::DATASYNC).build(),
+    }
+}
