@@ -6,10 +6,12 @@
 pub mod client;
 pub mod gate;
 pub mod messenger;
+pub mod mgr;
 pub mod osd;
 pub mod world;
 
 pub use client::ClientNode;
 pub use gate::{Gate, Visitor};
+pub use mgr::{MgrNode, MgrNodeConfig};
 pub use osd::{OsdNode, OsdNodeConfig};
 pub use world::{Input, Node, World};

@@ -57,6 +57,16 @@ impl Arg {
         }
     }
 
+    fn text(&self) -> String {
+        match self {
+            Arg::Str(s) => s.clone(),
+            Arg::Int(n) => n.to_string(),
+            Arg::Float(f) => f.to_string(),
+            Arg::Bool(b) => b.to_string(),
+            Arg::List(items) => items.iter().map(Arg::text).collect::<Vec<_>>().join(" "),
+        }
+    }
+
     fn as_str(&self) -> Option<&str> {
         match self {
             Arg::Str(s) => Some(s),
@@ -123,6 +133,11 @@ impl Args {
     /// A Pgid.
     pub fn pg(&self, name: &str) -> Option<PgId> {
         self.str(name)?.parse().ok()
+    }
+
+    /// Every argument as text, for capabilities that constrain arguments; a list's items are joined by blanks.
+    pub fn texts(&self) -> BTreeMap<String, String> {
+        self.0.iter().map(|(name, arg)| (name.clone(), arg.text())).collect()
     }
 
     /// A list of text; empty when it is missing.

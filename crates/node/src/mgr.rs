@@ -1,0 +1,352 @@
+//! A manager in its world: one endpoint, a monitor session, and the core.
+//!
+//! Room: node.   Owns: `MgrNode`.   Hears: `Input`.   Says: beacons and digests to monitors, replies to clients.
+//! Holds: a figure of `osd.N` is taken only from a session that showed that name's ticket; a command is run only for
+//! a session whose capabilities cover it.
+//! Why: it may run in the monitor's process, but as a node of its own, so that it could as well run elsewhere.
+
+mod maps;
+
+use crate::gate::Gate;
+use crate::messenger::{network_actions, network_input, network_timers};
+use crate::world::{Input, Node, World};
+use ::mgr::{Mgr, MgrSettings};
+use admin::command::{CommandError, Reply};
+use admin::option::ConfigValues;
+use admin::{Command, CommandSpec, socket};
+use auth::caps::Ask;
+use auth::cephx::RotatingSecrets;
+use auth::{MgrCaps, Rwx};
+use bytes::Bytes;
+use client::{MonClient, MonClientConfig, MonClientEvent};
+use maps::MapFollower;
+use msgr::{Config, ConnId, Endpoint, Event};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use types::msg::internal::MgrBeacon;
+use types::msg::{MCommandReply, MMgrCommandReply, MMgrConfigure, Message, RawMessage, WireMessage};
+use types::{AddrVec, EntityInst, EntityKind, Errno, Mono, Now, features};
+
+/// The least time between two digests: changes that come together are told together.
+const DIGEST_PAUSE: Duration = Duration::from_millis(250);
+
+/// Everything a manager is told when it starts.
+pub struct MgrNodeConfig {
+    /// Where it listens; the caller binds it.
+    pub addrs: AddrVec,
+    pub mon: MonClientConfig,
+    /// What stands in files and on the command line.
+    pub options: ConfigValues,
+    /// What `ceph mgr metadata` shows.
+    pub metadata: BTreeMap<String, String>,
+}
+
+/// One manager daemon.
+pub struct MgrNode {
+    endpoint: Endpoint,
+    mon: MonClient,
+    gate: Gate,
+    mgr: Mgr,
+    maps: MapFollower,
+    options: ConfigValues,
+    metadata: BTreeMap<String, String>,
+    /// Sessions of service daemons.
+    services: BTreeMap<ConnId, i64>,
+    tick: Duration,
+    next_tick: Mono,
+    /// When the digest that is due may be sent.
+    next_digest: Mono,
+    changed: bool,
+    stopped: Option<i32>,
+}
+
+impl MgrNode {
+    /// A manager that looks for its monitors. `seed` makes its nonces and challenges: a secret.
+    pub fn new(config: MgrNodeConfig, now: Now, seed: [u8; 32]) -> Self {
+        let mut rng = ChaCha8Rng::from_seed(seed);
+        let endpoint = Config::new(EntityKind::MGR, -1, config.addrs, features::SUPPORTED);
+        let mut endpoint = Endpoint::new(endpoint, rand::Rng::random(&mut rng));
+        let mut mon = MonClient::new(config.mon, rand::Rng::random(&mut rng));
+        let gate = Gate::new(EntityKind::MGR, ChaCha8Rng::from_rng(&mut rng));
+        mon.start(now, &mut endpoint);
+        for what in ["mgrmap", "osdmap"] {
+            mon.subscribe(now, &mut endpoint, what, 0, false);
+        }
+        MgrNode {
+            endpoint,
+            mon,
+            gate,
+            mgr: Mgr::new(settings(&config.options)),
+            maps: MapFollower::default(),
+            tick: tick(&config.options),
+            options: config.options,
+            metadata: config.metadata,
+            services: BTreeMap::new(),
+            next_tick: now.mono,
+            next_digest: now.mono,
+            changed: false,
+            stopped: None,
+        }
+    }
+
+    /// The core, for tools and tests that look at its state.
+    pub fn mgr(&self) -> &Mgr {
+        &self.mgr
+    }
+
+    fn pump(&mut self, now: Now) {
+        loop {
+            let mut idle = true;
+            while let Some(event) = self.endpoint.poll_event() {
+                idle = false;
+                self.on_event(now, event);
+            }
+            while let Some(event) = self.mon.poll_event() {
+                idle = false;
+                self.on_mon(now, event);
+            }
+            if idle {
+                return;
+            }
+        }
+    }
+
+    fn on_event(&mut self, now: Now, event: Event) {
+        let Some(event) = self.mon.handle_event(now, &mut self.endpoint, event) else { return };
+        let none = RotatingSecrets::default();
+        let secrets = self.mon.secrets().unwrap_or(&none);
+        match self.gate.handle(&mut self.endpoint, secrets, event) {
+            Some(Event::Message { conn, msg }) => self.on_message(now, conn, msg),
+            Some(Event::Reset { conn, .. }) => {
+                if let Some(gid) = self.services.remove(&conn) {
+                    self.mgr.handle_session_lost(now, gid);
+                    self.changed = true;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_mon(&mut self, now: Now, event: MonClientEvent) {
+        match event {
+            MonClientEvent::Authenticated { global_id } => self.endpoint.set_num(global_id as i64),
+            MonClientEvent::SessionOpened => self.next_tick = now.mono,
+            MonClientEvent::OsdMap(m) => {
+                let follow = self.maps.take(&m);
+                if let Some(map) = follow.newer {
+                    self.mgr.handle_osdmap(now, map);
+                    // Monitors are told that we are ready as soon as we are.
+                    self.next_tick = now.mono;
+                    self.changed = true;
+                }
+                if let Some(start) = follow.ask_from {
+                    self.mon.subscribe(now, &mut self.endpoint, "osdmap", start.0.into(), false);
+                }
+            }
+            // Whoever has just become active has a digest to send.
+            MonClientEvent::MgrMap(_) => self.changed = true,
+            MonClientEvent::Config(config) => {
+                self.options.replace_mon(&config);
+                self.mgr.set_settings(settings(&self.options));
+                self.tick = tick(&self.options);
+            }
+            MonClientEvent::AuthFailed { errno } => tracing::error!("the monitors refuse us: {errno}"),
+            _ => {}
+        }
+    }
+
+    fn on_message(&mut self, now: Now, conn: ConnId, raw: RawMessage) {
+        let msg = match Message::decode(&raw) {
+            Ok(msg) => msg,
+            Err(e) => return tracing::warn!(?conn, "{e}"),
+        };
+        let Some(visitor) = self.gate.visitor(conn) else { return };
+        let (name, gid) = (visitor.name.clone(), visitor.global_id as i64);
+        match msg {
+            Message::MgrStats(stats) => {
+                let theirs = name.kind == EntityKind::OSD && name.id == stats.osd.to_string();
+                if !theirs {
+                    return tracing::warn!(%name, osd = %stats.osd, "reports for another");
+                }
+                self.mgr.handle_stats(now, stats);
+                self.changed = true;
+            }
+            Message::MMgrCommand(m) => {
+                let reply = self.command(now, conn, &m.cmd);
+                let data = Bytes::from(reply.output).into();
+                self.reply(now, conn, raw.tid, &MMgrCommandReply { result: reply.result, status: reply.status.into(), data });
+            }
+            Message::MCommand(m) => {
+                let reply = self.command(now, conn, &m.cmd);
+                let data = Bytes::from(reply.output).into();
+                self.reply(now, conn, raw.tid, &MCommandReply { result: reply.result, status: reply.status.into(), data });
+            }
+            Message::MMgrOpen(open) => {
+                if open.service.is_some() {
+                    self.services.insert(conn, gid);
+                    self.mgr.handle_open(now, EntityInst { kind: name.kind, num: gid }, String::new(), open);
+                    self.changed = true;
+                }
+                let period = self.mgr.settings().stats_period.as_secs() as u32;
+                self.reply(now, conn, raw.tid, &MMgrConfigure { stats_period_s: period, stats_threshold: 5 });
+            }
+            Message::MMgrReport(report) => self.mgr.handle_report(now, report),
+            Message::MMgrClose(close) => {
+                self.mgr.handle_close(now, &close);
+                self.reply(now, conn, raw.tid, &close);
+            }
+            other => tracing::debug!(%name, kind = other.name(), "not for a manager"),
+        }
+    }
+
+    /// Runs a command of a session, if its capabilities cover it.
+    fn command(&mut self, now: Now, conn: ConnId, cmd: &[String]) -> Reply {
+        let visitor = self.gate.visitor(conn).cloned();
+        self.run(now, cmd, |spec, texts| {
+            let Some(visitor) = &visitor else { return false };
+            let caps = visitor.caps.parse::<MgrCaps>().unwrap_or_default();
+            let (prefix, first) = (prefix_of(spec), spec.sig.split(' ').next().unwrap_or_default());
+            caps.is_capable(&Ask {
+                name: &visitor.name,
+                service: spec.module,
+                // Commands of what are modules upstream are named after them.
+                module: if spec.module == "mgr" { first } else { "" },
+                command: &prefix,
+                args: texts,
+                needs: Rwx::of(spec.perm.contains('r'), spec.perm.contains('w'), spec.perm.contains('x')),
+                addr: None,
+            })
+        })
+    }
+
+    fn run(&mut self, now: Now, cmd: &[String], allowed: impl Fn(&CommandSpec, &BTreeMap<String, String>) -> bool) -> Reply {
+        let command = match Command::parse(cmd) {
+            Ok(command) => command,
+            Err(e) => return e.into(),
+        };
+        if command.prefix == "get_command_descriptions" {
+            return Reply::output(Mgr::commands().describe(&[]));
+        }
+        let (spec, args) = match Mgr::resolve(&command) {
+            Ok(found) => found,
+            Err(e) => return e.into(),
+        };
+        if !allowed(spec, &args.texts()) {
+            let text = "access denied: the key has no mgr capability for this command";
+            return CommandError::new(Errno::EACCES, text).into();
+        }
+        if !self.mgr.is_ready() {
+            return CommandError::new(Errno::EAGAIN, "the manager has no map yet; try again").into();
+        }
+        self.mgr.run(now, &command, &args)
+    }
+
+    fn reply(&mut self, now: Now, conn: ConnId, tid: u64, msg: &impl WireMessage) {
+        let mut raw = msg.to_raw(features::SUPPORTED);
+        raw.tid = tid;
+        self.endpoint.send(now, conn, raw);
+    }
+
+    /// Whoever reaches the admin socket may do everything.
+    fn on_admin<W: World>(&mut self, world: &mut W, id: u64, request: &Bytes) {
+        let whole = [request.as_ref(), &[0]].concat();
+        let reply = match socket::request(&whole) {
+            socket::Request::Version => Reply::output(socket::VERSION),
+            socket::Request::Command(Ok(_)) => {
+                let text = String::from_utf8_lossy(request).trim_end_matches('\0').to_string();
+                self.run(world.now(), &[text], |_, _| true)
+            }
+            socket::Request::Command(Err(e)) => e.into(),
+            socket::Request::Incomplete => CommandError::invalid("invalid json").into(),
+        };
+        world.admin_reply(id, socket::reply(&reply).into());
+    }
+
+    fn timers<W: World>(&mut self, world: &W) {
+        let now = world.now();
+        network_timers(&mut self.endpoint, world);
+        if self.mon.next_timeout().is_some_and(|at| at <= now.mono) {
+            self.mon.handle_timeout(now, &mut self.endpoint);
+        }
+        if now.mono >= self.next_tick {
+            self.next_tick = now.mono + self.tick;
+            self.mgr.handle_tick(now);
+            self.send_beacon(now);
+            self.changed = true;
+        }
+        if self.changed && now.mono >= self.next_digest {
+            self.send_digest(now);
+        }
+    }
+
+    /// "We would be, or are, the manager."
+    fn send_beacon(&mut self, now: Now) {
+        let Some(fsid) = self.mon.monmap().map(|m| m.fsid).filter(|_| self.mon.is_open()) else { return };
+        let beacon = MgrBeacon {
+            gid: self.mon.global_id(),
+            name: self.mon.name().id.clone(),
+            fsid,
+            addrs: self.endpoint.addrs().clone(),
+            available: self.mgr.is_ready(),
+            metadata: self.metadata.clone(),
+        };
+        self.mon.send(now, &mut self.endpoint, beacon.to_raw(features::SUPPORTED));
+    }
+
+    fn send_digest(&mut self, now: Now) {
+        let active = self.mon.mgrmap().is_some_and(|m| m.active_gid != 0 && m.active_gid == self.mon.global_id());
+        if !active || !self.mon.is_open() || !self.mgr.is_ready() {
+            return;
+        }
+        self.changed = false;
+        self.next_digest = now.mono + DIGEST_PAUSE;
+        let digest = self.mgr.digest(now).to_raw(features::SUPPORTED);
+        self.mon.send(now, &mut self.endpoint, digest);
+    }
+}
+
+/// The literal words of a signature.
+fn prefix_of(spec: &CommandSpec) -> String {
+    spec.sig.split(' ').take_while(|w| !w.contains(':')).collect::<Vec<_>>().join(" ")
+}
+
+fn settings(options: &ConfigValues) -> MgrSettings {
+    MgrSettings {
+        pg_stuck_threshold: options.duration("mon_pg_stuck_threshold"),
+        health_max_detail: options.u64("mon_health_max_detail") as usize,
+        max_pg_per_osd: options.u64("mon_max_pg_per_osd") as usize,
+        warn_on_pool_no_app: options.bool("mon_warn_on_pool_no_app"),
+        stats_period: options.duration("mgr_stats_period"),
+    }
+}
+
+fn tick(options: &ConfigValues) -> Duration {
+    options.duration("mgr_tick_period").clamp(Duration::from_millis(100), Duration::from_secs(10))
+}
+
+impl<W: World> Node<W> for MgrNode {
+    fn handle(&mut self, world: &mut W, input: Input) {
+        match network_input(&mut self.endpoint, world, input) {
+            Some(Input::Admin { id, request }) => self.on_admin(world, id, &request),
+            Some(Input::Stop) => self.stopped = Some(0),
+            _ => {}
+        }
+        self.pump(world.now());
+    }
+
+    fn settle(&mut self, world: &mut W) {
+        self.timers(world);
+        self.pump(world.now());
+        network_actions(&mut self.endpoint, world);
+        let digest = self.changed.then_some(self.next_digest.max(world.now().mono + Duration::from_millis(1)));
+        if let Some(at) = [self.mon.next_timeout(), Some(self.next_tick), digest].into_iter().flatten().min() {
+            world.wake_at(at);
+        }
+    }
+
+    fn stopped(&self) -> Option<i32> {
+        self.stopped
+    }
+}
