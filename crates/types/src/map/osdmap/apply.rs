@@ -211,6 +211,8 @@ impl OsdMap {
         self.pg_upmap.retain(|pg, _| !inc.old_pg_upmap.contains(pg));
         self.pg_upmap_items.extend(inc.new_pg_upmap_items.clone());
         self.pg_upmap_items.retain(|pg, _| !inc.old_pg_upmap_items.contains(pg));
+        self.pg_upmap_primaries.extend(&inc.new_pg_upmap_primary);
+        self.pg_upmap_primaries.retain(|pg, _| !inc.old_pg_upmap_primary.contains(pg));
     }
 
     fn apply_settings(&mut self, inc: &OsdMapIncremental) {

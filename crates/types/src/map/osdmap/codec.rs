@@ -40,7 +40,7 @@ impl OsdMap {
     /// The encoding and its checksum.
     pub fn encode_with_crc(&self, e: &mut Encoder) -> u32 {
         encode_checked(e, |e| {
-            e.envelope(9, 1, |e| self.encode_client(e));
+            e.envelope(if self.pg_upmap_primaries.is_empty() { 9 } else { 10 }, 1, |e| self.encode_client(e));
             e.envelope(self.osd_only_version(), 1, |e| self.encode_osd_only(e));
             let at = e.len();
             e.put(&0u32);
@@ -73,6 +73,9 @@ impl OsdMap {
         e.put(&self.pg_upmap).put(&self.pg_upmap_items);
         e.put(&self.crush_version).put(&self.new_removed_snaps).put(&self.new_purged_snaps);
         e.put(&self.last_up_change).put(&self.last_in_change);
+        if !self.pg_upmap_primaries.is_empty() {
+            e.put(&self.pg_upmap_primaries);
+        }
     }
 
     fn encode_osd_only(&self, e: &mut Encoder) {
@@ -104,6 +107,9 @@ impl OsdMap {
         (self.new_removed_snaps, self.new_purged_snaps) = d.get()?;
         if v >= 9 {
             (self.last_up_change, self.last_in_change) = d.get()?;
+        }
+        if v >= 10 {
+            self.pg_upmap_primaries = d.get()?;
         }
         Ok(())
     }
@@ -211,7 +217,7 @@ impl Decode for OsdMap {
         let mut m = OsdMap::default();
         m.crc = decode_checked("OSDMap", d, |d| {
             // Newer parts only append; clients upstream accept any version whose compat is 1.
-            d.envelope("OSDMap", 9, |v, d| m.decode_client(v, d))?;
+            d.envelope("OSDMap", 10, |v, d| m.decode_client(v, d))?;
             d.envelope("OSDMap", 11, |v, d| m.decode_osd_only(v, d))
         })?;
         m.imply_flags();

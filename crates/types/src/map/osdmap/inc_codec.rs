@@ -12,7 +12,7 @@ impl OsdMapIncremental {
     /// The encoding and its checksum.
     pub fn encode_with_crc(&self, e: &mut Encoder) -> u32 {
         encode_checked(e, |e| {
-            e.envelope(INC_CLIENT_VERSION, 1, |e| self.encode_client(e));
+            e.envelope(self.client_version(), 1, |e| self.encode_client(e));
             e.envelope(self.osd_only_version(), 1, |e| self.encode_osd_only(e));
             let at = e.len();
             e.put(&0u32).put(&self.full_crc);
@@ -28,6 +28,11 @@ impl OsdMapIncremental {
         let mut e = Encoder::new(MAP_FEATURES);
         self.inc_crc = Some(self.encode_with_crc(&mut e));
         (full, e.finish())
+    }
+
+    fn client_version(&self) -> u8 {
+        let primaries = !self.new_pg_upmap_primary.is_empty() || !self.old_pg_upmap_primary.is_empty();
+        INC_CLIENT_VERSION + u8::from(primaries)
     }
 
     fn osd_only_version(&self) -> u8 {
@@ -49,6 +54,9 @@ impl OsdMapIncremental {
         e.put(&self.new_pg_upmap).put(&self.old_pg_upmap).put(&self.new_pg_upmap_items).put(&self.old_pg_upmap_items);
         e.put(&self.new_removed_snaps).put(&self.new_purged_snaps);
         e.put(&self.new_last_up_change).put(&self.new_last_in_change);
+        if self.client_version() > INC_CLIENT_VERSION {
+            e.put(&self.new_pg_upmap_primary).put(&self.old_pg_upmap_primary);
+        }
     }
 
     fn encode_osd_only(&self, e: &mut Encoder) {
@@ -89,6 +97,9 @@ impl OsdMapIncremental {
         (self.new_removed_snaps, self.new_purged_snaps) = d.get()?;
         if v >= 8 {
             (self.new_last_up_change, self.new_last_in_change) = d.get()?;
+        }
+        if v > INC_CLIENT_VERSION {
+            (self.new_pg_upmap_primary, self.old_pg_upmap_primary) = d.get()?;
         }
         Ok(())
     }
@@ -135,7 +146,7 @@ impl Decode for OsdMapIncremental {
         let mut inc = OsdMapIncremental::default();
         let mut full_crc = 0;
         inc.inc_crc = decode_checked("OSDMap::Incremental", d, |d| {
-            d.envelope("OSDMap::Incremental", INC_CLIENT_VERSION, |v, d| inc.decode_client(v, d))?;
+            d.envelope("OSDMap::Incremental", INC_CLIENT_VERSION + 1, |v, d| inc.decode_client(v, d))?;
             d.envelope("OSDMap::Incremental", 11, |v, d| inc.decode_osd_only(v, d))?;
             // Behind our own checksum stands the one of the full map; maps of version 7 end here.
             let mut tail = d.clone();

@@ -40,6 +40,8 @@ pub struct OsdMapIncremental {
     pub old_pg_upmap: BTreeSet<PgId>,
     pub new_pg_upmap_items: BTreeMap<PgId, Vec<(OsdId, OsdId)>>,
     pub old_pg_upmap_items: BTreeSet<PgId>,
+    pub new_pg_upmap_primary: BTreeMap<PgId, OsdId>,
+    pub old_pg_upmap_primary: BTreeSet<PgId>,
     pub new_removed_snaps: BTreeMap<PoolId, SnapIntervals>,
     pub new_purged_snaps: BTreeMap<PoolId, SnapIntervals>,
     pub new_last_up_change: Utime,

@@ -137,6 +137,10 @@ impl OsdMap {
                 *slot = *to;
             }
         }
+        let first = self.pg_upmap_primaries.get(&pg).and_then(|osd| raw.iter().position(|o| o == osd));
+        if let Some(at) = first {
+            raw.swap(0, at);
+        }
     }
 
     /// The primary that affinities choose, moved to the front where positions do not count. `None` if all OSDs have
@@ -200,6 +204,20 @@ mod tests {
             for x in moved {
                 assert_eq!(stable_mod(x, n + 1, mask(n + 1)), n, "only the new group gains");
             }
+        }
+    }
+
+    #[test]
+    fn an_upmapped_primary_comes_first_if_it_is_in_the_set() {
+        let mut map = OsdMap::default();
+        map.set_max_osd(4);
+        map.osd_weight = vec![OsdMap::WEIGHT_IN; 4];
+        let pg = PgId { pool: PoolId(1), seed: 0 };
+        for (primary, expected) in [(2, [2, 1, 0]), (3, [0, 1, 2]), (0, [0, 1, 2])] {
+            map.pg_upmap_primaries.insert(pg, OsdId(primary));
+            let mut raw = vec![OsdId(0), OsdId(1), OsdId(2)];
+            map.apply_upmap(pg, &mut raw);
+            assert_eq!(raw, expected.map(OsdId));
         }
     }
 

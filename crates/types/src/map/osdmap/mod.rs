@@ -74,6 +74,8 @@ pub struct OsdMap {
     pub pg_upmap: BTreeMap<PgId, Vec<OsdId>>,
     /// (from, to) substitutions in CRUSH's answer.
     pub pg_upmap_items: BTreeMap<PgId, Vec<(OsdId, OsdId)>>,
+    /// Which OSD of the set comes first, since 18.2: only maps of newer clusters have any.
+    pub pg_upmap_primaries: BTreeMap<PgId, OsdId>,
     /// Snapshots removed in this epoch.
     pub new_removed_snaps: BTreeMap<PoolId, SnapIntervals>,
     /// Snapshots found purged in this epoch.
@@ -139,6 +141,7 @@ impl Default for OsdMap {
             erasure_code_profiles: BTreeMap::new(),
             pg_upmap: BTreeMap::new(),
             pg_upmap_items: BTreeMap::new(),
+            pg_upmap_primaries: BTreeMap::new(),
             new_removed_snaps: BTreeMap::new(),
             new_purged_snaps: BTreeMap::new(),
             last_up_change: Utime::ZERO,
