@@ -8,11 +8,17 @@
 //! Upstream: CrushWrapper::{encode,decode} in src/crush/CrushWrapper.cc.
 
 use crate::map::bucket_index;
-use crate::{Alg, Bucket, COMPAT_WEIGHT_SET, ChooseArg, ChooseArgs, CrushMap, Rule, Step, Tunables};
+use crate::{Alg, Bucket, COMPAT_WEIGHT_SET, ChooseArg, ChooseArgs, CrushMap, Rule, ShapeError, Step, Tunables};
 use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
 use std::collections::BTreeMap;
 
 const MAGIC: u32 = 0x0001_0000;
+/// Places for buckets. An empty one takes 4 bytes of a stranger's map and many more of ours.
+pub(crate) const BUCKETS_MAX: u32 = 1 << 20;
+/// Places for rules; more than 256 (`CRUSH_MAX_RULES`) are never added, but might be read.
+const RULES_MAX: u32 = 1 << 16;
+/// Weights in all weight sets together: lists that are too short are filled up, which must not be a way to fill memory.
+const WEIGHTS_MAX: usize = 1 << 22;
 
 /// Cluster feature bits that decide how a map is written, and that say what a reader must know to place by it.
 pub mod features {
@@ -128,7 +134,10 @@ impl Decode for CrushMap {
             return Err(DecodeError::Invalid("not a CRUSH map: bad magic number"));
         }
         let (max_buckets, max_rules, _max_devices) = <(i32, u32, i32)>::decode(d)?;
-        let max_buckets = u32::try_from(max_buckets).map_err(|_| DecodeError::Invalid("a negative bucket count"))?;
+        let max_buckets = u32::try_from(max_buckets).unwrap_or(u32::MAX);
+        if max_buckets > BUCKETS_MAX || max_rules > RULES_MAX {
+            return Err(DecodeError::Invalid("a CRUSH map of more buckets or rules than anyone has"));
+        }
         let mut map = CrushMap { tunables: Tunables::LEGACY, ..CrushMap::default() };
         for i in 0..max_buckets {
             map.buckets.push(decode_bucket(d, i)?);
@@ -143,7 +152,11 @@ impl Decode for CrushMap {
         decode_tails(d, &mut map)?;
         map.repair_choose_args();
         map.finalize();
-        Ok(map)
+        match map.check_shape() {
+            Ok(()) | Err(ShapeError::Dangling) => Ok(map),
+            Err(ShapeError::Cycle) => Err(DecodeError::Invalid("a CRUSH bucket that contains itself")),
+            Err(ShapeError::TooLarge) => Err(DecodeError::Invalid("a CRUSH hierarchy out of all proportion")),
+        }
     }
 }
 
@@ -162,9 +175,10 @@ fn decode_tails(d: &mut Decoder<'_>, map: &mut CrushMap) -> Result<(), DecodeErr
         (map.class_of, map.class_names, map.class_bucket) = d.get()?;
     }
     if !d.is_empty() {
+        let mut weights = 0;
         for _ in 0..d.count()? {
             let pool = d.get()?;
-            let args = decode_choose_args(d, &map.buckets)?;
+            let args = decode_choose_args(d, &map.buckets, &mut weights)?;
             map.choose_args.insert(pool, args);
         }
     }
@@ -237,7 +251,12 @@ fn decode_names(d: &mut Decoder<'_>) -> Result<BTreeMap<i32, String>, DecodeErro
     Ok(names)
 }
 
-fn decode_choose_args(d: &mut Decoder<'_>, buckets: &[Option<Bucket>]) -> Result<ChooseArgs, DecodeError> {
+/// One weight set; `weights` counts those of all of them, as they will be once they fit their buckets.
+fn decode_choose_args(
+    d: &mut Decoder<'_>,
+    buckets: &[Option<Bucket>],
+    weights: &mut usize,
+) -> Result<ChooseArgs, DecodeError> {
     let mut args = ChooseArgs::new();
     for _ in 0..d.count()? {
         let index: u32 = d.get()?;
@@ -245,6 +264,10 @@ fn decode_choose_args(d: &mut Decoder<'_>, buckets: &[Option<Bucket>]) -> Result
         let bucket = buckets.get(index as usize).ok_or(DecodeError::Invalid("a weight set for no bucket"))?;
         if !arg.ids.is_empty() && bucket.as_ref().map(Bucket::size) != Some(arg.ids.len()) {
             return Err(DecodeError::Invalid("a weight set with ids for another number of items"));
+        }
+        *weights = weights.saturating_add(arg.weight_set.len().saturating_mul(bucket.as_ref().map_or(0, Bucket::size)));
+        if *weights > WEIGHTS_MAX {
+            return Err(DecodeError::Invalid("weight sets out of all proportion"));
         }
         args.insert(index, arg);
     }

@@ -5,6 +5,7 @@
 //! Upstream: the edits of src/crush/CrushWrapper.cc. Weights are 16.16 fixed point throughout; upstream rounds some of
 //! them through 32-bit floats.
 
+use crate::codec::BUCKETS_MAX;
 use crate::location::{Location, is_valid_name};
 use crate::map::bucket_index;
 use crate::{Alg, Bucket, CrushError, CrushMap};
@@ -15,9 +16,7 @@ type Result<T> = std::result::Result<T, CrushError>;
 impl CrushMap {
     /// Runs an edit on a copy and keeps it if it went well. Maps are small and edits rare; half an edit is the worst.
     pub(crate) fn atomically<T>(&mut self, edit: impl FnOnce(&mut CrushMap) -> Result<T>) -> Result<T> {
-        if self.is_malformed() {
-            return Err(CrushError::Loop);
-        }
+        self.check_shape().map_err(|_| CrushError::Loop)?;
         let mut draft = self.clone();
         let done = edit(&mut draft)?;
         *self = draft;
@@ -49,10 +48,8 @@ impl CrushMap {
             let id = map.place_bucket(id, alg, kind, items)?;
             map.names.insert(id, name.to_owned());
             map.finalize();
-            match map.is_malformed() {
-                true => Err(CrushError::Loop),
-                false => Ok(id),
-            }
+            map.check_shape().map_err(|_| CrushError::Loop)?;
+            Ok(id)
         })
     }
 
@@ -84,8 +81,8 @@ impl CrushMap {
 
     /// Puts a bucket in its place; the table of buckets grows by doubling from 8, as stock's does.
     pub(crate) fn put_bucket(&mut self, bucket: Bucket) -> Result<()> {
-        // Beyond a million buckets an id is a typo, and the table would be all holes.
-        let index = bucket_index(bucket.id).filter(|&i| i < 1 << 20).ok_or(CrushError::Weight)?;
+        let in_range = |&i: &usize| i < BUCKETS_MAX as usize;
+        let index = bucket_index(bucket.id).filter(in_range).ok_or(CrushError::BucketId(bucket.id))?;
         while self.buckets.len() <= index {
             let doubled = (self.buckets.len() * 2).max(8);
             self.buckets.resize(doubled, None);

@@ -34,6 +34,9 @@ pub enum CrushError {
     NoPlace,
     #[error("a weight out of range")]
     Weight,
+    /// Not below zero, or beyond a million buckets.
+    #[error("{0} is no bucket id")]
+    BucketId(i32),
     /// `uniform` wants equal weights, `tree` at most 64 items.
     #[error("the bucket's algorithm cannot hold that")]
     Algorithm,
@@ -76,7 +79,7 @@ impl CrushError {
             BadName(_) | AlreadyThere | UnknownType(_) | WrongType(_) | NoPlace | Algorithm => -22,
             UnknownFailureDomain(_) | NoClass(_) | NoDevicesOfClass { .. } => -22,
             TooManyRules => -28,
-            Weight => -34,
+            Weight | BucketId(_) => -34,
             NotEmpty(_) => -39,
             Loop => -40,
         }

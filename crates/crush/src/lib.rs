@@ -26,6 +26,7 @@ mod location;
 mod map;
 mod mapper;
 mod rule;
+mod shape;
 mod tree;
 mod tunables;
 mod weight;
@@ -39,6 +40,7 @@ pub use error::CrushError;
 pub use location::{Location, is_valid_name, parse_location};
 pub use map::{ChooseArg, ChooseArgs, CrushMap, Op, Rule, Step};
 pub use rule::{RuleKind, SimpleRule};
+pub use shape::ShapeError;
 pub use tree::TreeNode;
 pub use tunables::{Profile, Tunables};
 

@@ -1,9 +1,8 @@
 //! Where things are: parents, children, roots, subtrees, and what a rule may reach.
 //!
-//! Holds: every walk ends, also on a map whose buckets contain themselves.
+//! Holds: every walk ends, for every map that passes `check_shape`.
 //! Upstream: the queries of src/crush/CrushWrapper.cc.
 
-use crate::map::bucket_index;
 use crate::{Bucket, CrushMap, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -196,33 +195,5 @@ impl CrushMap {
     pub fn osds_of_class(&self, class: &str) -> BTreeSet<i32> {
         let Some(class) = self.class_id(class) else { return BTreeSet::new() };
         self.class_of.iter().filter(|&(&id, &c)| id >= 0 && c == class).map(|(&id, _)| id).collect()
-    }
-
-    /// Whether some bucket contains itself, or an item that no bucket is: no edit goes well on such a map, and a
-    /// monitor must not take it from anyone.
-    pub fn is_malformed(&self) -> bool {
-        // Kahn's way: take away buckets that nobody holds any more; what cannot be taken is in a cycle.
-        let mut holders = vec![0usize; self.buckets.len()];
-        for item in self.iter_buckets().flat_map(|b| b.items.iter().copied()).filter(|&item| item < 0) {
-            match (self.bucket(item), bucket_index(item).and_then(|i| holders.get_mut(i))) {
-                (Some(_), Some(count)) => *count += 1,
-                _ => return true,
-            }
-        }
-        let is_free = |id: i32, holders: &[usize]| bucket_index(id).and_then(|i| holders.get(i)) == Some(&0);
-        let mut free: Vec<&Bucket> = self.iter_buckets().filter(|b| is_free(b.id, &holders)).collect();
-        let mut taken = 0;
-        while let Some(bucket) = free.pop() {
-            taken += 1;
-            for &item in bucket.items.iter().filter(|&&item| item < 0) {
-                if let Some(count) = bucket_index(item).and_then(|i| holders.get_mut(i)) {
-                    *count -= 1;
-                }
-                if is_free(item, &holders) {
-                    free.extend(self.bucket(item));
-                }
-            }
-        }
-        taken != self.iter_buckets().count()
     }
 }

@@ -1,10 +1,12 @@
 //! Edits against crushtool's: the same random history on both sides gives the same map after every step.
 
 mod common;
+mod stock;
 
-use common::{Rng, Taste, crushtool, maps_wanted, random_map, temp};
+use common::{Rng, Taste, random_map};
 use crush::{CrushError, CrushMap, Location, ONE, RuleKind, SimpleRule, features};
 use std::path::Path;
+use stock::{crushtool, maps_wanted, temp};
 
 const HOSTS: [&str; 5] = ["h0", "h1", "h2", "h3", "default"];
 const RACKS: [&str; 3] = ["r0", "r1", "h2"];

@@ -1,10 +1,12 @@
 //! The mapping function against stock's: thousands of random hierarchies, rules, weights and weight sets.
 
 mod common;
+mod stock;
 
-use common::{Rng, Taste, crushtool, maps_wanted, random_map, temp};
+use common::{Rng, Taste, random_map};
 use crush::{CrushMap, ONE, features};
 use std::collections::BTreeMap;
+use stock::{crushtool, maps_wanted, temp};
 
 /// Maps per test; each has up to 4 hierarchies and 15 rules.
 const MAPS: u64 = 160;

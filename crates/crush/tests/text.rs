@@ -1,9 +1,11 @@
 //! The text form against `crushtool -d` and `-c`, and our reading of what each wrote.
 
 mod common;
+mod stock;
 
-use common::{Rng, Taste, crushtool, maps_wanted, random_map, temp};
+use common::{Rng, Taste, random_map};
 use crush::{CrushMap, features};
+use stock::{crushtool, maps_wanted, temp};
 
 /// A random map whose weights survive three decimals and whose every item has a name, as text maps demand.
 fn textual_map(rng: &mut Rng) -> CrushMap {

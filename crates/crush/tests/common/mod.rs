@@ -1,29 +1,9 @@
-//! What the judges share: a seeded generator of odd maps, and the stock `crushtool`.
+//! What the tests share: a seeded generator of odd maps.
 
 use crush::{Alg, CrushMap, Op, Rule, Step, Tunables};
-use std::path::PathBuf;
-use std::process::{Command, Output};
 
 /// Bucket types of random maps; gaps between the numbers are allowed, so there are some.
 pub const KINDS: [(i32, &str); 5] = [(0, "osd"), (1, "host"), (2, "chassis"), (5, "rack"), (11, "root")];
-
-/// Runs `crushtool`; `None`, with a word to whoever reads the test's output, where it is not installed. Its crash
-/// handler can hang on memory it has ruined, hence `timeout`.
-pub fn crushtool(args: &[&str]) -> Option<Output> {
-    let output = Command::new("timeout").args(["60", "crushtool"]).args(args).output().unwrap();
-    if output.status.code() == Some(127) {
-        eprintln!("skipped: crushtool is not installed");
-        return None;
-    }
-    Some(output)
-}
-
-/// A path in the test's own directory.
-pub fn temp(name: &str) -> PathBuf {
-    let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("crush");
-    std::fs::create_dir_all(&dir).unwrap();
-    dir.join(name)
-}
 
 /// SplitMix64: enough chance for a test, the same on every machine.
 pub struct Rng(pub u64);
@@ -56,11 +36,6 @@ impl Rng {
             _ => self.below(0x8_0000) as u32,
         }
     }
-}
-
-/// How many maps a test tries: by default so many that all tests take a minute; `CUTTLEBONE_CRUSH_MAPS` of them else.
-pub fn maps_wanted(default: u64) -> u64 {
-    std::env::var("CUTTLEBONE_CRUSH_MAPS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
 
 /// What random maps are made of.
