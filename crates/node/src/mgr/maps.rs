@@ -93,7 +93,8 @@ mod tests {
         let mut inc = OsdMapIncremental::new(Default::default(), Epoch(2), Utime::ZERO);
         inc.new_max_osd = Some(3);
         next.apply_unchecked(&inc).unwrap();
-        (full, inc.publish(&mut next).0)
+        let bytes = inc.publish(&mut next).1;
+        (full, bytes)
     }
 
     #[test]
