@@ -1,0 +1,76 @@
+//! Watch and notify.
+
+use super::said;
+use crate::session::Session;
+use anyhow::{Result, bail};
+use bytes::Bytes;
+use client::{IoCtx, WatchEvent};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+
+/// Prints notifications and answers them with nothing, until a line or the end of standard input.
+pub fn watch(session: &Session, io: &IoCtx, object: &str) -> Result<()> {
+    let mut watch = said(session.block_on(io.watch(object.as_bytes(), 0)), "watching", object)?;
+    println!("press enter to exit...");
+    let over = Arc::new(AtomicBool::new(false));
+    let (flag, waiting) = (over.clone(), std::thread::current());
+    std::thread::spawn(move || {
+        let _ = std::io::stdin().read_line(&mut String::new());
+        flag.store(true, Ordering::Release);
+        waiting.unpark();
+    });
+    loop {
+        let event = {
+            let mut next = pin!(watch.next());
+            let or_over = poll_fn(|cx| match next.as_mut().poll(cx) {
+                Poll::Pending if over.load(Ordering::Acquire) => Poll::Ready(None),
+                Poll::Pending => Poll::Pending,
+                Poll::Ready(event) => Poll::Ready(event),
+            });
+            session.block_on(or_over)
+        };
+        match event {
+            Some(WatchEvent::Notified { notify_id, notifier, payload }) => {
+                println!("NOTIFY cookie {} notify_id {notify_id} from {notifier}", watch.cookie());
+                println!("{}", payload.escape_ascii());
+                said(watch.ack(notify_id, Bytes::new()), "answering on", object)?;
+            }
+            Some(WatchEvent::Failed { errno }) => bail!("watch on {object}: {errno}"),
+            Some(_) => {}
+            None => return said(session.block_on(watch.unwatch()), "ending the watch on", object),
+        }
+    }
+}
+
+pub async fn notify(io: &IoCtx, object: &str, message: &str, timeout_s: u32) -> Result<()> {
+    // The payload is a string within: what the stock command sends, and prints.
+    let payload = Bytes::copy_from_slice(message.as_bytes());
+    match said(io.notify(object.as_bytes(), payload, timeout_s).await, "notifying", object)? {
+        WatchEvent::NotifyDone { result, replies, timeouts } => {
+            for (gid, cookie, reply) in replies {
+                println!("reply client.{gid} cookie {cookie} : {} bytes", reply.len());
+                if !reply.is_empty() {
+                    println!("{}", reply.escape_ascii());
+                }
+            }
+            for (gid, cookie) in timeouts {
+                println!("timeout client.{gid} cookie {cookie}");
+            }
+            match result {
+                0.. => Ok(()),
+                _ => bail!("error notifying {object}: {}", types::Errno(-result)),
+            }
+        }
+        other => bail!("error notifying {object}: {other:?}"),
+    }
+}
+
+pub async fn list(io: &IoCtx, object: &str) -> Result<()> {
+    for w in said(io.watchers(object.as_bytes()).await, "listing watchers of", object)? {
+        println!("watcher={} {} cookie={}", w.addr, w.name, w.cookie);
+    }
+    Ok(())
+}
