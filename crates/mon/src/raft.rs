@@ -1,0 +1,500 @@
+//! Consensus: TiKV's Raft over a `Kv`, with its chance and its clock taken away.
+//!
+//! Room: mon core.   Owns: `Raft`, the log in memory and what must be written of it.
+//! Hears: proposals, peers' messages, ticks, finished flushes.   Says: `Progress`: what to write, send and apply.
+//! Holds: a message or a commit that rests on the log leaves only after the flush that carries it.
+//! Why a library: the maps are the cluster; consensus is where home-made code loses data. The library's own random
+//! election timeout is pinned to one value; jitter comes from the owner, who spaces the ticks with a seeded rng.
+//! Upstream: src/mon/Paxos.h is what this stands in for.
+
+use bytes::Bytes;
+use prost::Message as _;
+use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Message, Snapshot};
+use raft::{Config, GetEntriesContext, RaftState, RawNode, StateRole, Storage, StorageError};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::ops::Bound;
+use store::{IoId, Kv, KvBatch, KvError};
+
+/// Ticks without a word from a leader before a member stands for election.
+const ELECTION_TICKS: usize = 10;
+/// Entries kept behind the applied index, so that a member that was away shortly needs no snapshot.
+const ENTRIES_KEPT: usize = 500;
+/// Entries at which the log is cut.
+const ENTRIES_MAX: usize = 2 * ENTRIES_KEPT;
+
+const HARD_STATE: &[u8] = b"rh";
+const SNAPSHOT_META: &[u8] = b"rs";
+const APPLIED: &[u8] = b"ra";
+const ENTRY: &[u8] = b"re";
+const ENTRY_END: &[u8] = b"rf";
+
+/// Why consensus cannot go on: the member must stop.
+#[derive(Debug, thiserror::Error)]
+pub enum RaftError {
+    #[error("the log cannot be read: {0}")]
+    Kv(#[from] KvError),
+    #[error("the log holds what cannot be decoded: {0}")]
+    Corrupt(&'static str),
+    #[error("consensus: {0}")]
+    Raft(#[from] raft::Error),
+}
+
+/// One member of the group.
+pub struct Raft {
+    node: RawNode<Log>,
+    /// Readies whose flush is under way, oldest first.
+    persisting: VecDeque<Persisting>,
+    next_io: u64,
+    was_leader: bool,
+}
+
+struct Persisting {
+    number: u64,
+    io: IoId,
+    messages: Vec<Message>,
+}
+
+/// What one step of consensus asks its owner to do, in this order: replace the state by `snapshot`, apply the
+/// `committed` proposals, write `batch` in the same kv batch, start `flush`, send `messages`.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub snapshot: Option<Bytes>,
+    pub committed: Vec<Bytes>,
+    pub batch: KvBatch,
+    pub flush: Option<IoId>,
+    pub messages: Vec<(u64, Bytes)>,
+}
+
+impl Raft {
+    /// Opens the member `id` (from 1) of `members`; an empty kv starts a new log. A member that is alone stands for
+    /// election at once.
+    pub fn open(kv: &impl Kv, id: u64, members: &[u64]) -> Result<Self, RaftError> {
+        let log = Log::load(kv, members)?;
+        let applied = match kv.get(APPLIED)? {
+            Some(raw) => u64::from_le_bytes(raw[..].try_into().map_err(|_| RaftError::Corrupt("applied index"))?),
+            None => log.cut_index,
+        };
+        let config = Config {
+            id,
+            election_tick: ELECTION_TICKS,
+            heartbeat_tick: 2,
+            min_election_tick: ELECTION_TICKS,
+            max_election_tick: ELECTION_TICKS + 1,
+            applied,
+            max_size_per_msg: 1 << 20,
+            max_inflight_msgs: 64,
+            pre_vote: true,
+            check_quorum: true,
+            ..Config::default()
+        };
+        let logger = slog::Logger::root(slog::Discard, slog::o!());
+        let mut node = RawNode::new(&config, log, &logger)?;
+        if members == [id] {
+            node.campaign()?;
+        }
+        Ok(Raft { node, persisting: VecDeque::new(), next_io: 1, was_leader: false })
+    }
+
+    /// Hands in a proposal; false if this member does not lead.
+    pub fn propose(&mut self, data: Bytes) -> bool {
+        self.is_leader() && self.node.propose(Vec::new(), data.to_vec()).is_ok()
+    }
+
+    /// A peer's message; nonsense is dropped.
+    pub fn handle_message(&mut self, raw: &Bytes) {
+        if let Ok(message) = Message::decode(raw.clone()) {
+            let _ = self.node.step(message);
+        }
+    }
+
+    /// The clock: the owner calls it at (jittered) regular intervals.
+    pub fn handle_tick(&mut self) {
+        self.node.tick();
+    }
+
+    /// A flush handed out in a `Progress` is done.
+    pub fn handle_flushed(&mut self, io: IoId) -> Vec<(u64, Bytes)> {
+        let mut out = Vec::new();
+        while self.persisting.front().is_some_and(|p| p.io.0 <= io.0) {
+            let Some(done) = self.persisting.pop_front() else { break };
+            self.node.on_persist_ready(done.number);
+            out.extend(done.messages.iter().map(envelope));
+        }
+        out
+    }
+
+    /// The next thing to do, if any.
+    pub fn poll(&mut self) -> Option<Progress> {
+        if !self.node.has_ready() {
+            return None;
+        }
+        let mut ready = self.node.ready();
+        let mut out = Progress::default();
+        out.messages.extend(ready.take_messages().iter().map(envelope));
+        self.install(&mut ready, &mut out);
+        for entry in ready.entries() {
+            out.batch.put(entry_key(entry.index), entry.encode_to_vec());
+        }
+        self.node.mut_store().append(ready.entries());
+        if let Some(hs) = ready.hs() {
+            out.batch.put(HARD_STATE, hs.encode_to_vec());
+            self.node.mut_store().hard_state = hs.clone();
+        }
+        let committed = ready.take_committed_entries();
+        let (number, must_sync) = (ready.number(), ready.must_sync());
+        let messages = ready.take_persisted_messages();
+        self.node.advance_append_async(ready);
+        self.apply(committed, &mut out);
+        self.persist(number, must_sync, messages, &mut out);
+        Some(out)
+    }
+
+    /// True while this member leads and has applied everything of earlier leaders: its state is the newest.
+    pub fn leads_with_all_applied(&self) -> bool {
+        let raft = &self.node.raft;
+        self.is_leader() && raft.commit_to_current_term() && raft.raft_log.applied >= raft.raft_log.committed
+    }
+
+    /// True if the role changed since the last call.
+    pub fn take_role_change(&mut self) -> bool {
+        let leads = self.is_leader();
+        std::mem::replace(&mut self.was_leader, leads) != leads
+    }
+
+    pub fn is_leader(&self) -> bool {
+        self.node.raft.state == StateRole::Leader
+    }
+
+    /// The member that leads, 0 if unknown.
+    pub fn leader(&self) -> u64 {
+        self.node.raft.leader_id
+    }
+
+    /// The term: what operators know as the election epoch.
+    pub fn term(&self) -> u64 {
+        self.node.raft.term
+    }
+
+    /// (first, last applied) index of the log.
+    pub fn log_range(&self) -> (u64, u64) {
+        (self.node.store().cut_index + 1, self.node.raft.raft_log.applied)
+    }
+
+    /// True if a peer needs the whole state; answered by `provide_snapshot`.
+    pub fn wants_snapshot(&self) -> bool {
+        self.node.store().snapshot_wanted.get()
+    }
+
+    /// The encoded state as of the last applied entry.
+    pub fn provide_snapshot(&mut self, data: Bytes) {
+        let index = self.node.raft.raft_log.applied;
+        let Ok(term) = self.node.raft.raft_log.term(index) else { return };
+        let log = self.node.mut_store();
+        let mut snapshot = Snapshot { data: data.to_vec(), ..Default::default() };
+        let meta = snapshot.mut_metadata();
+        (meta.index, meta.term) = (index, term);
+        meta.set_conf_state(log.members.clone());
+        log.snapshot.replace(Some(snapshot));
+        log.snapshot_wanted.set(false);
+    }
+
+    fn install(&mut self, ready: &mut raft::Ready, out: &mut Progress) {
+        let snapshot = ready.snapshot();
+        let (index, term) = (snapshot.get_metadata().index, snapshot.get_metadata().term);
+        if index == 0 {
+            return;
+        }
+        out.snapshot = Some(Bytes::copy_from_slice(&snapshot.data));
+        out.batch.delete_range(ENTRY, ENTRY_END);
+        out.batch.put(APPLIED, index.to_le_bytes().to_vec());
+        let log = self.node.mut_store();
+        log.entries.clear();
+        (log.cut_index, log.cut_term) = (index, term);
+        out.batch.put(SNAPSHOT_META, log.meta());
+    }
+
+    fn apply(&mut self, committed: Vec<Entry>, out: &mut Progress) {
+        let Some(last) = committed.last().map(|e| e.index) else { return };
+        for entry in committed {
+            // The entry a new leader opens its term with is empty.
+            if entry.entry_type() == EntryType::EntryNormal && !entry.data.is_empty() {
+                out.committed.push(entry.data.into());
+            }
+        }
+        self.node.advance_apply_to(last);
+        out.batch.put(APPLIED, last.to_le_bytes().to_vec());
+        self.cut(last, out);
+    }
+
+    fn cut(&mut self, applied: u64, out: &mut Progress) {
+        let log = self.node.mut_store();
+        let in_log = applied.saturating_sub(log.cut_index) as usize;
+        if in_log <= ENTRIES_MAX {
+            return;
+        }
+        for _ in 0..in_log - ENTRIES_KEPT {
+            let Some(gone) = log.entries.pop_front() else { break };
+            (log.cut_index, log.cut_term) = (gone.index, gone.term);
+        }
+        log.snapshot.replace(None);
+        out.batch.put(SNAPSHOT_META, log.meta());
+        out.batch.delete_range(ENTRY, entry_key(log.cut_index + 1));
+    }
+
+    fn persist(&mut self, number: u64, must_sync: bool, messages: Vec<Message>, out: &mut Progress) {
+        if must_sync {
+            let io = IoId(self.next_io);
+            self.next_io += 1;
+            out.flush = Some(io);
+            self.persisting.push_back(Persisting { number, io, messages });
+        } else if let Some(last) = self.persisting.back_mut() {
+            last.number = number;
+            last.messages.extend(messages);
+        } else {
+            self.node.on_persist_ready(number);
+            out.messages.extend(messages.iter().map(envelope));
+        }
+    }
+}
+
+fn envelope(message: &Message) -> (u64, Bytes) {
+    (message.to, message.encode_to_vec().into())
+}
+
+fn entry_key(index: u64) -> Vec<u8> {
+    [ENTRY, &index.to_be_bytes()[..]].concat()
+}
+
+/// The log as the library reads it: all of it in memory, for it is kept short.
+struct Log {
+    hard_state: HardState,
+    members: ConfState,
+    /// The last entry that was cut off.
+    cut_index: u64,
+    cut_term: u64,
+    entries: VecDeque<Entry>,
+    snapshot: RefCell<Option<Snapshot>>,
+    snapshot_wanted: Cell<bool>,
+}
+
+impl Log {
+    fn load(kv: &impl Kv, members: &[u64]) -> Result<Self, RaftError> {
+        let mut log = Log {
+            hard_state: HardState::default(),
+            members: ConfState { voters: members.to_vec(), ..Default::default() },
+            cut_index: 0,
+            cut_term: 0,
+            entries: VecDeque::new(),
+            snapshot: RefCell::new(None),
+            snapshot_wanted: Cell::new(false),
+        };
+        if let Some(raw) = kv.get(HARD_STATE)? {
+            log.hard_state = HardState::decode(raw).map_err(|_| RaftError::Corrupt("hard state"))?;
+        }
+        if let Some(raw) = kv.get(SNAPSHOT_META)? {
+            (log.cut_index, log.cut_term) = denc::from_bytes(&raw).map_err(|_| RaftError::Corrupt("snapshot"))?;
+        }
+        for (_, raw) in kv.scan(Bound::Included(ENTRY), Bound::Excluded(ENTRY_END), usize::MAX)? {
+            log.entries.push_back(Entry::decode(raw).map_err(|_| RaftError::Corrupt("entry"))?);
+        }
+        let in_order = log.entries.iter().zip(log.cut_index + 1..).all(|(entry, index)| entry.index == index);
+        in_order.then_some(log).ok_or(RaftError::Corrupt("entries with a gap"))
+    }
+
+    fn meta(&self) -> Bytes {
+        denc::to_bytes(&(self.cut_index, self.cut_term), 0)
+    }
+
+    fn append(&mut self, new: &[Entry]) {
+        if let Some(first) = new.first() {
+            self.entries.truncate(first.index.saturating_sub(self.cut_index + 1) as usize);
+            self.entries.extend(new.iter().cloned());
+        }
+    }
+}
+
+impl Storage for Log {
+    fn initial_state(&self) -> raft::Result<RaftState> {
+        Ok(RaftState::new(self.hard_state.clone(), self.members.clone()))
+    }
+
+    fn entries(&self, low: u64, high: u64, max: impl Into<Option<u64>>, _: GetEntriesContext) -> raft::Result<Vec<Entry>> {
+        if low <= self.cut_index {
+            return Err(StorageError::Compacted.into());
+        }
+        let from = (low - self.cut_index - 1) as usize;
+        let mut out: Vec<Entry> = self.entries.iter().skip(from).take((high - low) as usize).cloned().collect();
+        raft::util::limit_size(&mut out, max.into());
+        Ok(out)
+    }
+
+    fn term(&self, index: u64) -> raft::Result<u64> {
+        if index == self.cut_index {
+            return Ok(self.cut_term);
+        }
+        let at = index.checked_sub(self.cut_index + 1).ok_or(StorageError::Compacted)?;
+        Ok(self.entries.get(at as usize).ok_or(StorageError::Unavailable)?.term)
+    }
+
+    fn first_index(&self) -> raft::Result<u64> {
+        Ok(self.cut_index + 1)
+    }
+
+    fn last_index(&self) -> raft::Result<u64> {
+        Ok(self.cut_index + self.entries.len() as u64)
+    }
+
+    fn snapshot(&self, request_index: u64, _to: u64) -> raft::Result<Snapshot> {
+        match &*self.snapshot.borrow() {
+            Some(snapshot) if snapshot.get_metadata().index >= request_index => Ok(snapshot.clone()),
+            _ => {
+                self.snapshot_wanted.set(true);
+                Err(StorageError::SnapshotTemporarilyUnavailable.into())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use store::mem::MemKv;
+
+    /// Members with their kvs and what each has applied; messages travel at once, flushes end at once.
+    struct Group {
+        members: BTreeMap<u64, (Raft, MemKv, Vec<Bytes>)>,
+        cut_off: Option<u64>,
+    }
+
+    impl Group {
+        fn new(n: u64) -> Self {
+            let ids: Vec<u64> = (1..=n).collect();
+            let member = |&id: &u64| {
+                let kv = MemKv::default();
+                (id, (Raft::open(&kv, id, &ids).unwrap(), kv, Vec::new()))
+            };
+            Group { members: ids.iter().map(member).collect(), cut_off: None }
+        }
+
+        fn settle(&mut self) {
+            loop {
+                let mut mail = Vec::new();
+                for (id, (raft, kv, applied)) in &mut self.members {
+                    while let Some(p) = raft.poll() {
+                        if let Some(snapshot) = p.snapshot {
+                            *applied = denc::from_bytes(&snapshot).unwrap();
+                        }
+                        applied.extend(p.committed);
+                        kv.apply(p.batch).unwrap();
+                        mail.extend(p.messages);
+                        if let Some(io) = p.flush {
+                            mail.extend(raft.handle_flushed(io));
+                        }
+                    }
+                    if raft.wants_snapshot() {
+                        raft.provide_snapshot(denc::to_bytes(&*applied, 0));
+                    }
+                    if self.cut_off == Some(*id) {
+                        mail.clear();
+                    }
+                }
+                if mail.is_empty() {
+                    return;
+                }
+                for (to, raw) in mail {
+                    if self.cut_off != Some(to) {
+                        self.members.get_mut(&to).unwrap().0.handle_message(&raw);
+                    }
+                }
+            }
+        }
+
+        fn tick(&mut self, n: usize) {
+            for _ in 0..n {
+                self.members.values_mut().for_each(|m| m.0.handle_tick());
+                self.settle();
+            }
+        }
+
+        fn leader(&self) -> u64 {
+            *self.members.iter().find(|(id, m)| m.0.is_leader() && self.cut_off != Some(**id)).unwrap().0
+        }
+
+        fn propose(&mut self, text: &'static str) -> bool {
+            let leader = self.leader();
+            let done = self.members.get_mut(&leader).unwrap().0.propose(Bytes::from_static(text.as_bytes()));
+            self.settle();
+            done
+        }
+    }
+
+    #[test]
+    fn one_member_leads_before_the_first_tick_and_keeps_its_log() {
+        let mut group = Group::new(1);
+        group.settle();
+        assert!(group.members[&1].0.leads_with_all_applied());
+        assert!(group.propose("a") && group.propose("b"));
+        let (_, kv, applied) = group.members.remove(&1).unwrap();
+        assert_eq!(applied, ["a", "b"].map(Bytes::from));
+        let mut again = Raft::open(&kv, 1, &[1]).unwrap();
+        let mut redone = Vec::new();
+        while let Some(p) = again.poll() {
+            redone.extend(p.committed);
+            p.flush.map(|io| again.handle_flushed(io));
+        }
+        assert!(redone.is_empty(), "what was applied is not applied twice");
+        assert!(again.leads_with_all_applied());
+    }
+
+    #[test]
+    fn nothing_is_committed_before_its_flush_is_done() {
+        let kv = MemKv::default();
+        let mut raft = Raft::open(&kv, 1, &[1]).unwrap();
+        let first = raft.poll().unwrap();
+        raft.handle_flushed(first.flush.unwrap());
+        while raft.poll().is_some_and(|p| p.flush.map(|io| raft.handle_flushed(io)).is_some() || true) {}
+        assert!(raft.propose(Bytes::from_static(b"x")));
+        let p = raft.poll().unwrap();
+        assert!(p.committed.is_empty() && p.flush.is_some() && raft.poll().is_none());
+        raft.handle_flushed(p.flush.unwrap());
+        assert_eq!(raft.poll().unwrap().committed, [Bytes::from_static(b"x")]);
+    }
+
+    #[test]
+    fn a_long_log_is_cut() {
+        let mut group = Group::new(1);
+        group.settle();
+        (0..ENTRIES_MAX + 10).for_each(|_| assert!(group.propose("x")));
+        let (first, last) = group.members[&1].0.log_range();
+        assert!(first > 1 && (last - first) as usize <= ENTRIES_MAX);
+        let (_, kv, _) = group.members.remove(&1).unwrap();
+        Raft::open(&kv, 1, &[1]).unwrap();
+    }
+
+    #[test]
+    fn three_members_agree_and_one_that_was_away_gets_a_snapshot() {
+        let mut group = Group::new(3);
+        group.members.get_mut(&2).unwrap().0.handle_tick();
+        group.tick(2 * ELECTION_TICKS);
+        let away = if group.leader() == 3 { 1 } else { 3 };
+        group.cut_off = Some(away);
+        (0..ENTRIES_MAX + 10).for_each(|_| assert!(group.propose("x")));
+        group.cut_off = None;
+        group.tick(3 * ELECTION_TICKS);
+        assert!(group.propose("last"));
+        group.tick(ELECTION_TICKS);
+        let lengths: Vec<usize> = group.members.values().map(|m| m.2.len()).collect();
+        assert_eq!(lengths, [ENTRIES_MAX + 11; 3]);
+    }
+
+    #[test]
+    fn nonsense_from_a_peer_changes_nothing() {
+        let mut group = Group::new(1);
+        group.settle();
+        group.members.get_mut(&1).unwrap().0.handle_message(&Bytes::from_static(b"\xff\xff\xff"));
+        group.settle();
+        assert!(group.propose("a"));
+    }
+}
