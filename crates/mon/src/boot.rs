@@ -1,0 +1,96 @@
+//! The first start: what `--mkfs` leaves behind, and the state the first leader makes of it.
+
+use crate::env::Env;
+use crate::services::{
+    State, auth::AuthService, config::ConfigService, config_key::ConfigKeyService, fsmap::FsMapService,
+    health::HealthService, log::LogService, mgr::MgrService, monmap::MonMapService, osdmap::OsdMapService,
+};
+use crate::txn::{StateError, Txn};
+use auth::{ChaCha8Rng, EntityAuth, Keyring};
+use store::{Kv, KvBatch, KvError};
+use types::map::{MonMap, OsdMap};
+use types::{EntityKind, EntityName, Now, features};
+
+const MONMAP: &[u8] = b"bmonmap";
+const KEYRING: &[u8] = b"bkeyring";
+
+/// Why a directory could not be formatted.
+#[derive(Debug, thiserror::Error)]
+pub enum MkfsError {
+    #[error("the directory already holds a monitor of cluster {0}")]
+    AlreadyFormatted(uuid::Uuid),
+    #[error("the keyring has no key for mon.")]
+    NoMonKey,
+    #[error("the monmap has no mon.{0}")]
+    NotInMonMap(String),
+    #[error(transparent)]
+    Kv(#[from] KvError),
+    #[error(transparent)]
+    State(#[from] StateError),
+}
+
+/// Formats an empty store for mon.`name`: keeps the monmap and the keyring for the first start. The same monmap twice
+/// is no error, so that scripts may repeat it.
+pub fn mkfs(kv: &mut impl Kv, name: &str, monmap: &MonMap, keyring: &Keyring) -> Result<(), MkfsError> {
+    if let Some(old) = read_monmap(kv)? {
+        return if old.fsid == monmap.fsid { Ok(()) } else { Err(MkfsError::AlreadyFormatted(old.fsid)) };
+    }
+    if monmap.rank_of(name).is_none() {
+        return Err(MkfsError::NotInMonMap(name.to_owned()));
+    }
+    if keyring.get(&EntityName::new(EntityKind::MON, "")).is_none() {
+        return Err(MkfsError::NoMonKey);
+    }
+    let mut batch = KvBatch::default();
+    batch.put(MONMAP, denc::to_bytes(monmap, features::SUPPORTED));
+    let entries: Vec<(EntityName, EntityAuth)> = keyring.entries.clone().into_iter().collect();
+    batch.put(KEYRING, denc::to_bytes(&entries, 0));
+    kv.apply(batch)?;
+    Ok(kv.flush_sync()?)
+}
+
+/// The monmap that `mkfs` was given; none in an empty store.
+pub fn read_monmap(kv: &impl Kv) -> Result<Option<MonMap>, StateError> {
+    let source = |source| StateError::Corrupt { what: "the monmap of mkfs".into(), source };
+    kv.get(MONMAP)?.map(|raw| denc::from_bytes(&raw).map_err(source)).transpose()
+}
+
+fn read_keyring(kv: &impl Kv) -> Result<Keyring, StateError> {
+    let source = |source| StateError::Corrupt { what: "the keyring of mkfs".into(), source };
+    let raw = kv.get(KEYRING)?.ok_or(StateError::Missing("the keyring of mkfs"))?;
+    let entries: Vec<(EntityName, EntityAuth)> = denc::from_bytes(&raw).map_err(source)?;
+    Ok(Keyring { entries: entries.into_iter().collect() })
+}
+
+/// The state of a new cluster.
+pub fn create(kv: &impl Kv, env: &Env, now: Now, rng: &mut ChaCha8Rng, txn: &mut Txn) -> Result<State, StateError> {
+    let monmap = read_monmap(kv)?.ok_or(StateError::Missing("the monmap of mkfs"))?;
+    let keyring = read_keyring(kv)?;
+    let mut osdmap = OsdMap::new(monmap.fsid, now.wall);
+    crate::placement::first_crush(env, &mut osdmap);
+    let mut auth = AuthService::create(&keyring, txn);
+    add_bootstrap_keys(&mut auth, now, rng, txn);
+    Ok(State {
+        monmap: MonMapService::create(monmap, txn),
+        osdmap: OsdMapService::create(osdmap, txn),
+        mgr: MgrService::create(txn),
+        fsmap: FsMapService::create(txn),
+        auth,
+        config: ConfigService::empty(),
+        config_key: ConfigKeyService::empty(),
+        log: LogService::empty(),
+        health: HealthService::default(),
+    })
+}
+
+/// The keys that deployment tools expect to find.
+fn add_bootstrap_keys(auth: &mut AuthService, now: Now, rng: &mut ChaCha8Rng, txn: &mut Txn) {
+    for what in ["mds", "mgr", "osd", "rbd", "rbd-mirror", "rgw"] {
+        let name = EntityName::new(EntityKind::CLIENT, format!("bootstrap-{what}"));
+        if auth.get(&name).is_none() {
+            let key = AuthService::generate_key(now.wall, rng);
+            let caps = [("mon".to_owned(), format!("allow profile bootstrap-{what}"))].into();
+            auth.put(name, EntityAuth { key, caps }, txn);
+        }
+    }
+}

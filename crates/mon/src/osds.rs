@@ -1,0 +1,292 @@
+//! The life of OSDs: booting, being missed, being marked down and out.
+//!
+//! Upstream: src/mon/OSDMonitor.cc (prepare_boot, check_failure, tick).
+
+use crate::mon::Mon;
+use crate::services::State;
+use crate::services::log::CLUSTER;
+use crate::session::SessionId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use store::Kv;
+use types::map::OsdMap;
+use types::msg::LogPrio;
+use types::msg::internal::{
+    FailureKind, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdMarkMeDown, OsdMarkMeDownAck, PgTempRequest,
+};
+use types::{Epoch, Mono, Now, OsdId};
+
+/// What is known of OSDs that the map does not say; lost with the lead, and learned again.
+#[derive(Debug, Default)]
+pub struct Watch {
+    beacons: BTreeMap<OsdId, Mono>,
+    down_since: BTreeMap<OsdId, Mono>,
+    /// Target to reporter to (when, how long it was silent then).
+    failures: BTreeMap<OsdId, BTreeMap<OsdId, (Mono, Duration)>>,
+    /// The oldest epoch each OSD may still need.
+    pub last_epoch_clean: BTreeMap<OsdId, Epoch>,
+}
+
+impl<K: Kv> Mon<K> {
+    pub(crate) fn handle_osd_boot(&mut self, now: Now, session: SessionId, boot: OsdBoot) {
+        let Some(state) = self.state.as_mut() else { return };
+        let osd = boot.osd;
+        if let Err(why) = may_boot(state, &boot) {
+            tracing::warn!("osd.{osd} may not boot: {why}");
+            return self.log(now, CLUSTER, LogPrio::WARN, format!("osd.{osd} may not boot: {why}"));
+        }
+        let map = &state.osdmap.map;
+        if map.is_up(osd) && map.addrs(osd) == Some(&boot.public_addrs) && map.uuid(osd) == boot.uuid {
+            // It has not heard of the epoch that answers its first request.
+            if let Some(s) = self.sessions.get_mut(&session) {
+                s.subs.entry("osdmap".into()).and_modify(|sub| sub.next = sub.next.min(u64::from(boot.boot_epoch.0).max(1)));
+            }
+            return crate::publish::serve(self, session, false);
+        }
+        if map.is_up(osd) {
+            // The earlier boot must be seen to end: who waits for it learns so from an epoch of its own.
+            state.osdmap.change_state(osd, 0, OsdMap::STATE_UP);
+            self.publish_osdmap(now);
+        }
+        self.mark_booted(&boot);
+        self.osds.forget(osd);
+        self.osds.beacons.insert(osd, now.mono);
+        self.log(now, CLUSTER, LogPrio::INFO, format!("osd.{osd} {} boot", boot.public_addrs));
+    }
+
+    fn mark_booted(&mut self, boot: &OsdBoot) {
+        let Some(state) = self.state.as_mut() else { return };
+        let osd = boot.osd;
+        let auto_new = self.env.bool(state, "mon_osd_auto_mark_new_in", true);
+        let auto_out = self.env.bool(state, "mon_osd_auto_mark_auto_out_in", true);
+        let auto_any = self.env.bool(state, "mon_osd_auto_mark_in", false);
+        let place = self.env.bool(state, "osd_crush_update_on_start", true);
+        let map = state.osdmap.map.clone();
+        if osd.0 >= map.max_osd {
+            state.osdmap.change().new_max_osd = Some(osd.0 + 1);
+        }
+        let was = map.state(osd);
+        let inc = state.osdmap.change();
+        inc.new_up_client.insert(osd, boot.public_addrs.clone());
+        inc.new_up_cluster.insert(osd, boot.cluster_addrs.clone());
+        inc.new_hb_back_up.insert(osd, boot.hb_back_addrs.clone());
+        inc.new_hb_front_up.insert(osd, boot.hb_front_addrs.clone());
+        inc.new_uuid.insert(osd, boot.uuid);
+        let mut xinfo = map.xinfo(osd).cloned().unwrap_or_default();
+        xinfo.features = types::features::SUPPORTED;
+        let is_new = !map.exists(osd) || was & OsdMap::STATE_NEW != 0;
+        let comes_in = auto_any || (auto_out && was & OsdMap::STATE_AUTOOUT != 0) || (auto_new && is_new);
+        if map.weight(osd) == OsdMap::WEIGHT_OUT && comes_in && !map.has_flag(OsdMap::FLAG_NOIN) && was & OsdMap::STATE_NOIN == 0 {
+            let weight = if xinfo.old_weight > 0 { xinfo.old_weight } else { OsdMap::WEIGHT_IN };
+            xinfo.old_weight = 0;
+            inc.new_weight.insert(osd, weight);
+        }
+        inc.new_xinfo.insert(osd, xinfo);
+        if place {
+            crate::placement::place_booting(&mut state.osdmap, osd, boot.size_bytes, &boot.device_class, &boot.crush_location);
+        }
+        state.osdmap.set_metadata(osd, Some(boot.metadata.clone()), &mut self.txn);
+    }
+
+    pub(crate) fn handle_osd_alive(&mut self, alive: &OsdAlive) {
+        let Some(state) = self.state.as_mut() else { return };
+        let map = state.osdmap.map.clone();
+        let want = Epoch(alive.want.0.max(alive.epoch.0).min(map.epoch.0));
+        if map.is_up(alive.osd) && map.info(alive.osd).is_some_and(|i| i.up_thru < want) {
+            state.osdmap.change().new_up_thru.insert(alive.osd, want);
+        }
+    }
+
+    pub(crate) fn handle_osd_beacon(&mut self, now: Now, beacon: &OsdBeacon) {
+        self.osds.beacons.insert(beacon.osd, now.mono);
+        self.osds.last_epoch_clean.insert(beacon.osd, beacon.min_last_epoch_clean);
+    }
+
+    pub(crate) fn handle_mark_me_down(&mut self, now: Now, session: SessionId, tid: u64, request: &OsdMarkMeDown) {
+        let Some(state) = self.state.as_mut() else { return };
+        let osd = request.osd;
+        let map = &state.osdmap.map;
+        if map.is_up(osd) && map.addrs(osd) == Some(&request.addrs) && may_go_down(state, osd) {
+            self.mark_down(now, osd, format!("osd.{osd} marked itself down"));
+            self.publish_osdmap(now);
+        }
+        if request.ack_wanted {
+            let epoch = self.state.as_ref().map_or(Epoch(0), |s| s.osdmap.map.epoch);
+            self.send(session, tid, OsdMarkMeDownAck { osd, epoch });
+        }
+    }
+
+    pub(crate) fn handle_osd_failure(&mut self, now: Now, report: &OsdFailure) {
+        let Some(state) = &self.state else { return };
+        let map = state.osdmap.map.clone();
+        let (target, reporter) = (report.target, report.reporter);
+        let current = map.is_up(target) && map.addrs(target) == Some(&report.target_addrs) && map.is_up(reporter);
+        if !current || target == reporter {
+            return;
+        }
+        match report.kind {
+            FailureKind::Alive => {
+                if let Some(reports) = self.osds.failures.get_mut(&target) {
+                    reports.remove(&reporter);
+                }
+            }
+            FailureKind::Refused if may_go_down(state, target) => {
+                self.mark_down(now, target, format!("osd.{target} failed (connection refused reported by osd.{reporter})"));
+            }
+            FailureKind::Silent | FailureKind::Refused => {
+                let silent = Duration::from_millis(report.failed_for_ms);
+                self.osds.failures.entry(target).or_default().insert(reporter, (now.mono, silent));
+                self.judge_failure(now, target);
+            }
+        }
+    }
+
+    /// Marks an OSD down once enough others, on different hosts where there are several, miss it.
+    fn judge_failure(&mut self, now: Now, target: OsdId) {
+        let (Some(state), Some(reports)) = (&self.state, self.osds.failures.get(&target)) else { return };
+        let map = &state.osdmap.map;
+        let wanted = self.env.int(state, "mon_osd_min_down_reporters", 2).max(1) as usize;
+        let reporters: BTreeSet<OsdId> = reports.keys().copied().filter(|o| map.is_up(*o)).collect();
+        let others: BTreeSet<OsdId> = map.up_osds().filter(|o| *o != target).collect();
+        let hosts = |osds: &BTreeSet<OsdId>| osds.iter().filter_map(|o| crate::placement::location(map, *o).remove("host")).collect::<BTreeSet<_>>().len();
+        let by_host = hosts(&others) > 1;
+        let (have, possible) = if by_host { (hosts(&reporters), hosts(&others)) } else { (reporters.len(), others.len()) };
+        if have < wanted.min(possible.max(1)) || !may_go_down(state, target) {
+            return;
+        }
+        let longest = reports.values().map(|(at, silent)| *silent + (now.mono - *at)).max().unwrap_or_default();
+        let place = crate::placement::location(map, target);
+        let place: Vec<String> = place.iter().rev().map(|(kind, name)| format!("{kind}={name}")).collect();
+        let what = if by_host { "host" } else { "osd" };
+        let line = format!(
+            "osd.{target} failed ({}) ({have} reporters from different {what} after {:.6} >= grace)",
+            place.join(","),
+            longest.as_secs_f64()
+        );
+        self.mark_down(now, target, line);
+    }
+
+    pub(crate) fn handle_pg_temp(&mut self, request: &PgTempRequest) {
+        let Some(state) = self.state.as_mut() else { return };
+        let map = state.osdmap.map.clone();
+        for (pg, osds) in &request.pg_temp {
+            let known = map.pools.get(&pg.pool).is_some_and(|pool| pg.seed < pool.pg_num);
+            let same = map.pg_temp.get(pg).map_or(osds.is_empty(), |now| now == osds);
+            let exist = osds.iter().all(|o| map.exists(*o));
+            if known && exist && (!same || request.forced) {
+                state.osdmap.change().new_pg_temp.insert(*pg, osds.clone());
+            }
+        }
+        // Whoever asks for an acting set is alive in this epoch.
+        if map.info(request.osd).is_some_and(|i| i.up_thru < request.epoch && request.epoch <= map.epoch) && map.is_up(request.osd) {
+            state.osdmap.change().new_up_thru.insert(request.osd, request.epoch);
+        }
+    }
+
+    /// Silent OSDs go down, and those down for long go out.
+    pub(crate) fn tick_osds(&mut self, now: Now) {
+        let Some(state) = &self.state else { return };
+        let map = state.osdmap.map.clone();
+        let silence = self.env.seconds(state, "mon_osd_report_timeout", 900);
+        let until_out = self.env.seconds(state, "mon_osd_down_out_interval", 600);
+        for osd in map.up_osds() {
+            self.osds.down_since.remove(&osd);
+            let last = *self.osds.beacons.entry(osd).or_insert(now.mono);
+            let Some(state) = &self.state else { return };
+            if now.mono - last > silence && may_go_down(state, osd) {
+                let line = format!("osd.{osd} marked down after no beacon for {:.6} seconds", (now.mono - last).as_secs_f64());
+                self.mark_down(now, osd, line);
+            }
+        }
+        for osd in map.osds().filter(|o| map.is_down(*o) && map.is_in(*o)) {
+            let since = *self.osds.down_since.entry(osd).or_insert(now.mono);
+            let waited = now.mono - since;
+            if !until_out.is_zero() && waited >= until_out && self.may_go_out(osd) {
+                self.mark_out(now, osd, waited);
+            }
+        }
+    }
+
+    fn may_go_out(&self, osd: OsdId) -> bool {
+        let Some(state) = &self.state else { return false };
+        let map = &state.osdmap.map;
+        let guarded = map.has_flag(OsdMap::FLAG_NOOUT) || group_flags(map, osd) & OsdMap::STATE_NOOUT != 0;
+        let in_after = map.num_in_osds().saturating_sub(1) as f64;
+        let ratio = self.env.float(state, "mon_osd_min_in_ratio", 0.75);
+        let enough = map.num_osds() > 0 && in_after / map.num_osds() as f64 >= ratio;
+        // A whole rack that is gone is a switch, not disks: leave it to people.
+        let limit = self.env.option(state, "mon_osd_down_out_subtree_limit").unwrap_or_else(|| "rack".into());
+        let subtree = map.crush.type_id(&limit).and_then(|kind| map.crush.parent_of_type(osd.0, kind, None));
+        let whole = subtree.is_some_and(|bucket| map.crush.leaves(bucket).iter().all(|o| map.is_down(OsdId(*o))));
+        !guarded && enough && !whole
+    }
+
+    fn mark_out(&mut self, now: Now, osd: OsdId, waited: Duration) {
+        let Some(state) = self.state.as_mut() else { return };
+        let map = state.osdmap.map.clone();
+        let mut xinfo = map.xinfo(osd).cloned().unwrap_or_default();
+        xinfo.old_weight = map.weight(osd);
+        state.osdmap.change_state(osd, OsdMap::STATE_AUTOOUT, 0);
+        let inc = state.osdmap.change();
+        inc.new_weight.insert(osd, OsdMap::WEIGHT_OUT);
+        inc.new_xinfo.insert(osd, xinfo);
+        self.osds.down_since.remove(&osd);
+        self.log(now, CLUSTER, LogPrio::INFO, format!("Marking osd.{osd} out (has been down for {} seconds)", waited.as_secs()));
+    }
+
+    fn mark_down(&mut self, now: Now, osd: OsdId, why: String) {
+        let Some(state) = self.state.as_mut() else { return };
+        state.osdmap.change_state(osd, 0, OsdMap::STATE_UP);
+        self.osds.forget(osd);
+        self.osds.down_since.insert(osd, now.mono);
+        self.log(now, CLUSTER, LogPrio::INFO, why);
+    }
+}
+
+impl Watch {
+    fn forget(&mut self, osd: OsdId) {
+        self.beacons.remove(&osd);
+        self.failures.remove(&osd);
+        self.failures.values_mut().for_each(|reports| drop(reports.remove(&osd)));
+        self.down_since.remove(&osd);
+    }
+}
+
+fn may_boot(state: &State, boot: &OsdBoot) -> Result<(), String> {
+    let map = &state.osdmap.map;
+    let osd = boot.osd;
+    if boot.fsid != map.fsid {
+        return Err(format!("it belongs to cluster {}", boot.fsid));
+    }
+    if osd.0 < 0 || !map.exists(osd) {
+        return Err("nobody made it with `ceph osd new`".into());
+    }
+    let known = map.uuid(osd);
+    if !known.is_nil() && known != boot.uuid {
+        return Err(format!("its id {} is not the {known} of the map", boot.uuid));
+    }
+    if map.is_destroyed(osd) {
+        return Err("it was destroyed".into());
+    }
+    if map.has_flag(OsdMap::FLAG_NOUP) || group_flags(map, osd) & OsdMap::STATE_NOUP != 0 {
+        return Err("noup is set".into());
+    }
+    if let Some(listed) = boot.public_addrs.0.iter().find(|a| map.blocklist.contains_key(a)) {
+        return Err(format!("{listed} is blocklisted"));
+    }
+    Ok(())
+}
+
+/// False while an operator forbids it, or when too few would be left up (`mon_osd_min_up_ratio`).
+fn may_go_down(state: &State, osd: OsdId) -> bool {
+    let map = &state.osdmap.map;
+    !map.has_flag(OsdMap::FLAG_NODOWN) && group_flags(map, osd) & OsdMap::STATE_NODOWN == 0
+}
+
+/// noup, nodown, noin, noout of an OSD: its own, its device class's, and those of the buckets above it.
+pub fn group_flags(map: &OsdMap, osd: OsdId) -> u32 {
+    let class = map.crush.class_of.get(&osd.0).and_then(|c| map.device_class_flags.get(c)).copied().unwrap_or(0);
+    let above = map.crush.full_location(osd.0).into_iter().filter_map(|(_, name)| map.crush.item(&name));
+    let nodes = above.filter_map(|id| map.crush_node_flags.get(&id).copied()).fold(0, |a, b| a | b);
+    map.state(osd) | class | nodes
+}

@@ -1,0 +1,71 @@
+//! Where OSDs stand in the CRUSH hierarchy: the first map, and the place a booting OSD takes.
+
+use crate::env::Env;
+use crate::services::osdmap::OsdMapService;
+use crush::CrushMap;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use types::OsdId;
+use types::map::OsdMap;
+
+/// Smallest weight an OSD gets, so that it gets some data.
+const WEIGHT_MIN_TIB: f64 = 0.00001;
+
+/// The erasure-code profile of a new cluster.
+const DEFAULT_PROFILE: [(&str, &str); 4] = [("k", "2"), ("m", "2"), ("plugin", "jerasure"), ("technique", "reed_sol_van")];
+
+/// Gives a new cluster's map its root, its replicated rule and its default profile. The rule spreads copies over what
+/// `osd_crush_chooseleaf_type` says (0 OSDs, 1 hosts); unset, over OSDs, for a cluster that begins on one host would
+/// otherwise never be healthy. Operators with several hosts set it, or make a rule.
+pub fn first_crush(env: &Env, map: &mut OsdMap) {
+    let kind = env.options.get("osd_crush_chooseleaf_type").and_then(|v| v.trim().parse().ok()).unwrap_or(0);
+    let blank = CrushMap::build_default(&[], "osd").expect("the default map has no OSDs to get wrong");
+    let domain = blank.type_name(kind).unwrap_or("osd").to_owned();
+    let crush = CrushMap::build_default(&[], &domain).unwrap_or(blank);
+    map.crush = Arc::new(crush);
+    let profile = DEFAULT_PROFILE.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    map.erasure_code_profiles.insert("default".into(), profile);
+}
+
+/// Bucket type to bucket name above an OSD.
+pub fn location(map: &OsdMap, osd: OsdId) -> BTreeMap<String, String> {
+    map.crush.full_location(osd.0).into_iter().collect()
+}
+
+/// An OSD's CRUSH weight by its size: TiB in 16.16 fixed point.
+pub fn weight_of_size(bytes: u64) -> u32 {
+    let tib = (bytes as f64 / (1u64 << 40) as f64).max(WEIGHT_MIN_TIB);
+    // Five decimals, as the OSD of stock Ceph writes it into its command.
+    let rounded = (tib * 100_000.0).round() / 100_000.0;
+    (rounded * f64::from(crush::ONE)) as u32
+}
+
+/// Puts a booting OSD where it says it stands, and gives it its device class, unless an operator decided otherwise.
+pub fn place_booting(osdmap: &mut OsdMapService, osd: OsdId, size_bytes: u64, class: &str, place: &BTreeMap<String, String>) {
+    let mut crush = CrushMap::clone(&pending_crush(osdmap));
+    let mut place = place.clone();
+    place.entry("root".to_owned()).or_insert_with(|| "default".to_owned());
+    let name = format!("osd.{osd}");
+    let mut changed = match crush.create_or_move_item(osd.0, weight_of_size(size_bytes), &name, &place) {
+        Ok(changed) => changed,
+        Err(e) => {
+            tracing::warn!("osd.{osd} cannot be placed at {place:?}: {e}");
+            false
+        }
+    };
+    if !class.is_empty() && crush.item_class(osd.0).is_none() {
+        match crush.set_device_class(osd.0, class) {
+            Ok(set) => changed |= set,
+            Err(e) => tracing::warn!("osd.{osd} cannot be given class {class}: {e}"),
+        }
+    }
+    if changed {
+        osdmap.set_crush(&crush);
+    }
+}
+
+/// The CRUSH map as the next epoch will have it.
+pub fn pending_crush(osdmap: &OsdMapService) -> Arc<CrushMap> {
+    let pending = osdmap.pending().crush.as_ref().and_then(|raw| denc::from_bytes(raw).ok());
+    pending.map_or_else(|| osdmap.map.crush.clone(), Arc::new)
+}

@@ -1,0 +1,212 @@
+//! The map of OSDs: its history, and the step being prepared.
+//!
+//! Upstream: src/mon/OSDMonitor.cc.
+
+use crate::txn::{self, StateError, Txn, state_key};
+use bytes::Bytes;
+use crush::CrushMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use store::Kv;
+use types::map::{OsdMap, OsdMapIncremental, PgPool};
+use types::{Epoch, Now, OsdId, PoolId, features};
+
+const NAME: &str = "osdmap";
+
+/// Epochs kept (`mon_min_osdmap_epochs`).
+const EPOCHS_KEPT: u32 = 500;
+/// Epochs beyond those before any are dropped (`paxos_service_trim_min`).
+const TRIM_MIN: u32 = 250;
+
+/// Steps and full maps kept in memory: an epoch is told to subscribers while it may not be in the kv yet.
+const RECENT_STEPS: usize = 512;
+const RECENT_FULLS: usize = 8;
+
+/// The newest map and the changes that will make the next.
+pub struct OsdMapService {
+    pub map: Arc<OsdMap>,
+    /// The oldest epoch kept.
+    pub first: Epoch,
+    /// What `ceph osd metadata` shows.
+    pub metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
+    pending: OsdMapIncremental,
+    dirty: bool,
+    fulls: VecDeque<(Epoch, Bytes)>,
+    steps: VecDeque<(Epoch, Bytes)>,
+}
+
+impl OsdMapService {
+    pub fn load(kv: &impl Kv) -> Result<Self, StateError> {
+        let last: Epoch = txn::get(kv, NAME, "last")?.ok_or(StateError::Missing("osdmap"))?;
+        let first = txn::get(kv, NAME, "first")?.unwrap_or(last);
+        let map: OsdMap = txn::get(kv, NAME, key("full", last))?.ok_or(StateError::Missing("the newest osdmap"))?;
+        let metadata = txn::get(kv, NAME, "metadata")?.unwrap_or_default();
+        Ok(Self::with_map(Arc::new(map), first, metadata))
+    }
+
+    /// Publishes epoch 1.
+    pub fn create(mut map: OsdMap, txn: &mut Txn) -> Self {
+        map.epoch = Epoch(1);
+        let full = map.publish();
+        let inc = OsdMapIncremental { fullmap: Some(full.clone()), ..OsdMapIncremental::new(map.fsid, map.epoch, map.modified) };
+        let mut service = Self::with_map(Arc::new(map), Epoch(1), BTreeMap::new());
+        service.keep(full, denc::to_bytes(&inc, features::SUPPORTED), txn);
+        txn.put_encoded(NAME, "first", &service.first);
+        service
+    }
+
+    fn with_map(map: Arc<OsdMap>, first: Epoch, metadata: BTreeMap<OsdId, BTreeMap<String, String>>) -> Self {
+        let pending = OsdMapIncremental::new(map.fsid, map.epoch.next(), map.modified);
+        OsdMapService { map, first, metadata, pending, dirty: false, fulls: VecDeque::new(), steps: VecDeque::new() }
+    }
+
+    /// The step to the next epoch, to add changes to.
+    pub fn change(&mut self) -> &mut OsdMapIncremental {
+        self.dirty = true;
+        &mut self.pending
+    }
+
+    /// The step as it stands.
+    pub fn pending(&self) -> &OsdMapIncremental {
+        &self.pending
+    }
+
+    /// True if there are changes to publish.
+    pub fn is_dirty(&self) -> bool {
+        self.dirty
+    }
+
+    /// The pool as the next epoch will have it, to be changed.
+    pub fn change_pool(&mut self, id: PoolId) -> Option<&mut PgPool> {
+        let current = self.map.pools.get(&id)?.clone();
+        let epoch = self.pending.epoch;
+        self.dirty = true;
+        let pool = self.pending.new_pools.entry(id).or_insert(current);
+        pool.last_change = epoch;
+        Some(pool)
+    }
+
+    /// Replaces the CRUSH map in the next epoch.
+    pub fn set_crush(&mut self, crush: &CrushMap) {
+        self.change().crush = Some(denc::to_bytes(crush, features::SUPPORTED));
+    }
+
+    /// The flags of an OSD as the next epoch will have them.
+    pub fn pending_state(&self, osd: OsdId) -> u32 {
+        self.map.state(osd) ^ self.pending.new_state.get(&osd).copied().unwrap_or(0)
+    }
+
+    /// Turns flags of an OSD on and off in the next epoch.
+    pub fn change_state(&mut self, osd: OsdId, set: u32, clear: u32) {
+        let old = self.map.state(osd);
+        let wanted = (self.pending_state(osd) | set) & !clear;
+        if old == wanted {
+            self.pending.new_state.remove(&osd);
+        } else {
+            self.change().new_state.insert(osd, old ^ wanted);
+        }
+    }
+
+    /// Remembers what an OSD says of itself; `None` forgets it.
+    pub fn set_metadata(&mut self, osd: OsdId, metadata: Option<BTreeMap<String, String>>, txn: &mut Txn) {
+        if self.metadata.get(&osd) == metadata.as_ref() {
+            return;
+        }
+        match metadata {
+            Some(metadata) => self.metadata.insert(osd, metadata),
+            None => self.metadata.remove(&osd),
+        };
+        txn.put_encoded(NAME, "metadata", &self.metadata);
+    }
+
+    /// Publishes the changes as the next epoch. Panics if they do not fit the map: that is a mistake of ours.
+    pub fn publish(&mut self, now: Now, txn: &mut Txn) {
+        if !self.dirty {
+            return;
+        }
+        let mut inc = std::mem::take(&mut self.pending);
+        inc.modified = now.wall;
+        let ups = !inc.new_up_client.is_empty();
+        let state_flips = inc.new_state.values().any(|s| s & OsdMap::STATE_UP != 0);
+        if ups || state_flips {
+            inc.new_last_up_change = now.wall;
+        }
+        let turned = |(osd, w): (&OsdId, &u32)| (self.map.weight(*osd) == 0) != (*w == 0);
+        if inc.new_weight.iter().any(turned) {
+            inc.new_last_in_change = now.wall;
+        }
+        let mut next = OsdMap::clone(&self.map);
+        next.apply_unchecked(&inc).expect("a step of ours fits our map");
+        let (full, step) = inc.publish(&mut next);
+        self.map = Arc::new(next);
+        self.keep(full, step, txn);
+        self.pending = OsdMapIncremental::new(self.map.fsid, self.map.epoch.next(), now.wall);
+        self.dirty = false;
+        self.trim(txn);
+    }
+
+    /// The full map of an epoch made lately.
+    pub fn recent_full(&self, epoch: Epoch) -> Option<Bytes> {
+        find(&self.fulls, epoch)
+    }
+
+    /// The step to an epoch made lately.
+    pub fn recent_inc(&self, epoch: Epoch) -> Option<Bytes> {
+        find(&self.steps, epoch)
+    }
+
+    fn keep(&mut self, full: Bytes, step: Bytes, txn: &mut Txn) {
+        let epoch = self.map.epoch;
+        txn.put(NAME, key("full", epoch), full.clone());
+        txn.put(NAME, key("inc", epoch), step.clone());
+        txn.put_encoded(NAME, "last", &epoch);
+        self.fulls.push_back((epoch, full));
+        self.steps.push_back((epoch, step));
+        if self.fulls.len() > RECENT_FULLS {
+            self.fulls.pop_front();
+        }
+        if self.steps.len() > RECENT_STEPS {
+            self.steps.pop_front();
+        }
+    }
+
+    fn trim(&mut self, txn: &mut Txn) {
+        let keep_from = Epoch(self.map.epoch.0.saturating_sub(EPOCHS_KEPT));
+        if keep_from.0 < self.first.0 + TRIM_MIN {
+            return;
+        }
+        for kind in ["full", "inc"] {
+            txn.delete_range(NAME, key(kind, self.first), key(kind, keep_from));
+        }
+        self.first = keep_from;
+        txn.put_encoded(NAME, "first", &self.first);
+    }
+}
+
+fn find(recent: &VecDeque<(Epoch, Bytes)>, epoch: Epoch) -> Option<Bytes> {
+    recent.iter().rev().find(|(e, _)| *e == epoch).map(|(_, raw)| raw.clone())
+}
+
+/// The kv key of a full map.
+pub fn full_key(epoch: Epoch) -> Vec<u8> {
+    state_key(NAME, key("full", epoch))
+}
+
+/// The kv key of an incremental.
+pub fn inc_key(epoch: Epoch) -> Vec<u8> {
+    state_key(NAME, key("inc", epoch))
+}
+
+fn key(kind: &str, epoch: Epoch) -> Vec<u8> {
+    [kind.as_bytes(), b"/", &epoch.0.to_be_bytes()].concat()
+}
+
+/// The full map of an epoch, read from `kv`.
+pub fn read_full(kv: &impl Kv, epoch: Epoch) -> Result<Option<Bytes>, StateError> {
+    Ok(kv.get(&full_key(epoch))?)
+}
+
+/// The step to an epoch, read from `kv`.
+pub fn read_inc(kv: &impl Kv, epoch: Epoch) -> Result<Option<Bytes>, StateError> {
+    Ok(kv.get(&inc_key(epoch))?)
+}

@@ -1,0 +1,59 @@
+//! Who is connected, what they may do, and what they subscribed to.
+
+use auth::MonCaps;
+use std::collections::BTreeMap;
+use types::msg::mon::SubscribeItem;
+use types::{AddrVec, EntityKind, EntityName, Mono};
+
+/// A session's number: the connection's, given by whoever owns the endpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SessionId(pub u64);
+
+/// What is known of a peer once it has proven who it is.
+#[derive(Debug, Clone)]
+pub struct Peer {
+    pub name: EntityName,
+    pub global_id: u64,
+    pub kind: EntityKind,
+    pub addrs: AddrVec,
+    pub features: u64,
+    /// Its capabilities for `mon`, as text.
+    pub caps: String,
+}
+
+/// One connected client or daemon.
+pub struct Session {
+    pub peer: Peer,
+    pub caps: MonCaps,
+    pub subs: BTreeMap<String, Sub>,
+    pub hostname: String,
+    pub since: Mono,
+    /// Options last sent, so that an unchanged set is not sent again.
+    pub last_config: Option<BTreeMap<String, String>>,
+}
+
+/// A subscription: the next version wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sub {
+    pub next: u64,
+    pub onetime: bool,
+}
+
+impl Session {
+    /// A session of `peer`; capabilities that cannot be read allow nothing.
+    pub fn new(peer: Peer, since: Mono) -> Self {
+        let caps = MonCaps::parse(&peer.caps).unwrap_or_default();
+        Session { peer, caps, subs: BTreeMap::new(), hostname: String::new(), since, last_config: None }
+    }
+
+    /// Notes a subscription. A client that repeats one does not lose its place.
+    pub fn subscribe(&mut self, what: &str, item: SubscribeItem) {
+        self.subs.insert(what.to_owned(), Sub { next: item.start, onetime: item.onetime() });
+    }
+
+    /// The session's owner as the audit log names it.
+    pub fn audit_name(&self) -> String {
+        let addr = self.peer.addrs.0.first().map(|a| a.as_any().to_string()).unwrap_or_default();
+        format!("from='{}.{} {addr}' entity='{}'", self.peer.kind.name(), self.peer.global_id, self.peer.name)
+    }
+}

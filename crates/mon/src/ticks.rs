@@ -1,0 +1,111 @@
+//! What happens once a second.
+
+use crate::health;
+use crate::mon::Mon;
+use crate::services::log::CLUSTER;
+use crate::session::SessionId;
+use store::Kv;
+use types::map::{OsdMap, PgPool};
+use types::msg::LogPrio;
+use types::msg::internal::{MgrBeacon, MgrDigest};
+use types::{EntityAddr, Now, PoolId};
+
+/// Looks after everything that time changes.
+pub fn run<K: Kv>(mon: &mut Mon<K>, now: Now) {
+    let Some(state) = mon.state.as_mut() else { return };
+    state.auth.reserve_ids(&mut mon.txn);
+    state.auth.rotate(now.wall, &mut mon.rng, &mut mon.txn);
+    state.mgr.handle_tick(now, &mut mon.txn);
+    mon.tick_osds(now);
+    expire_blocklist(mon, now);
+    follow_usage(mon);
+    health::tick(mon, now);
+}
+
+impl<K: Kv> Mon<K> {
+    pub(crate) fn handle_mgr_beacon(&mut self, now: Now, beacon: MgrBeacon) {
+        let Some(state) = self.state.as_mut().filter(|s| s.monmap.map.fsid == beacon.fsid) else { return };
+        let (was, was_available) = (state.mgr.map.active_gid, state.mgr.map.available);
+        state.mgr.handle_beacon(now, &beacon, &mut self.txn);
+        let (is, available) = (state.mgr.map.active_gid, state.mgr.map.available);
+        if was != is {
+            self.log(now, CLUSTER, LogPrio::INFO, format!("Activating manager daemon {}", beacon.name));
+        }
+        if available && !was_available {
+            self.log(now, CLUSTER, LogPrio::INFO, format!("Manager daemon {} is now available", beacon.name));
+        }
+    }
+
+    pub(crate) fn handle_mgr_digest(&mut self, session: SessionId, digest: MgrDigest) {
+        let Some(state) = self.state.as_mut() else { return };
+        let from_active = self.sessions.get(&session).is_some_and(|s| s.peer.name.id == state.mgr.map.active_name);
+        if from_active {
+            state.mgr.digest = Some(digest);
+            follow_usage(self);
+        }
+    }
+}
+
+fn expire_blocklist<K: Kv>(mon: &mut Mon<K>, now: Now) {
+    let Some(state) = mon.state.as_mut() else { return };
+    let over: Vec<EntityAddr> = state.osdmap.map.blocklist.iter().filter(|(_, until)| **until < now.wall).map(|(a, _)| *a).collect();
+    if !over.is_empty() {
+        state.osdmap.change().old_blocklist.extend(over);
+    }
+}
+
+/// Lets the map say how full OSDs and pools are, by what the manager last reported.
+fn follow_usage<K: Kv>(mon: &mut Mon<K>) {
+    let Some(state) = mon.state.as_mut() else { return };
+    let Some(digest) = state.mgr.digest.as_ref() else { return };
+    let map = state.osdmap.map.clone();
+    let levels = [
+        (OsdMap::STATE_FULL, map.full_ratio),
+        (OsdMap::STATE_BACKFILLFULL, map.backfillfull_ratio),
+        (OsdMap::STATE_NEARFULL, map.nearfull_ratio),
+    ];
+    let all = OsdMap::STATE_FULL | OsdMap::STATE_BACKFILLFULL | OsdMap::STATE_NEARFULL;
+    let mut states = Vec::new();
+    for (osd, stat) in digest.osds.iter().filter(|(o, _)| map.is_up(**o)) {
+        let used = stat.statfs.used_raw_ratio();
+        let level = levels.iter().find(|(_, ratio)| used >= f64::from(*ratio)).map_or(0, |(bit, _)| *bit);
+        if map.state(*osd) & all != level {
+            states.push((*osd, level));
+        }
+    }
+    let mut pools = Vec::new();
+    for (id, pool) in &map.pools {
+        let flags = full_flags(&map, pool, digest, *id);
+        let ours = PgPool::FLAG_FULL | PgPool::FLAG_FULL_QUOTA | PgPool::FLAG_NEARFULL | PgPool::FLAG_BACKFILLFULL;
+        if pool.flags & ours != flags {
+            pools.push((*id, pool.flags & !ours | flags));
+        }
+    }
+    for (osd, level) in states {
+        state.osdmap.change_state(osd, level, all & !level);
+    }
+    for (id, flags) in pools {
+        if let Some(pool) = state.osdmap.change_pool(id) {
+            pool.flags = flags;
+        }
+    }
+}
+
+/// The flags that say a pool takes no (or soon no) more data: by its quota, or by an OSD of its rule.
+fn full_flags(map: &OsdMap, pool: &PgPool, digest: &MgrDigest, id: PoolId) -> u64 {
+    let mut flags = 0;
+    let sum = digest.pools.get(&id).map(|p| &p.stat.stats.sum);
+    let over = |used: Option<i64>, limit: u64| limit > 0 && used.is_some_and(|u| u.max(0) as u64 >= limit);
+    if over(sum.map(|s| s.num_bytes), pool.quota_max_bytes) || over(sum.map(|s| s.num_objects), pool.quota_max_objects) {
+        flags |= PgPool::FLAG_FULL | PgPool::FLAG_FULL_QUOTA;
+    }
+    let rule = pool.crush_rule.into();
+    let osds: Vec<i32> = map.crush.takes(rule).into_iter().flat_map(|take| map.crush.leaves(take)).collect();
+    let any = |bit: u32| osds.iter().any(|o| map.state(types::OsdId(*o)) & bit != 0);
+    match () {
+        () if any(OsdMap::STATE_FULL) => flags | PgPool::FLAG_FULL,
+        () if any(OsdMap::STATE_BACKFILLFULL) => flags | PgPool::FLAG_BACKFILLFULL,
+        () if any(OsdMap::STATE_NEARFULL) => flags | PgPool::FLAG_NEARFULL,
+        () => flags,
+    }
+}
