@@ -44,7 +44,7 @@ impl Env {
     pub fn option(&self, state: &State, name: &str) -> Option<String> {
         let own = self.options.get(name).cloned();
         own.or_else(|| state.config.get(&Subject::mon(&self.name), name))
-            .or_else(|| admin::options::find(name).map(|o| o.default.to_owned()))
+            .or_else(|| admin::option::find(name).map(|o| o.default_for(true)))
     }
 
     /// A whole-number option.

@@ -1,1 +1,36 @@
+//! The monitor: the cluster's maps as replicated state.
+//!
+//! Room: mon core. A state machine without I/O: `Mon` hears sessions, messages, flushes and time, and says `Effect`s.
+//! Holds: a client is told of nothing that the replicated log has not committed.
+//! Where to look: `mon` is the machine, `raft` its consensus, `services` the state, `commands` what operators order,
+//! `osds` the life of OSDs, `publish` the subscriptions, `health` what is wrong.
+//! Upstream: src/mon/.
+#![forbid(unsafe_code)]
 
+pub mod boot;
+mod cmd;
+mod commands;
+mod crush_dump;
+pub mod env;
+mod health;
+mod login;
+mod messages;
+mod mon;
+mod osds;
+mod placement;
+mod pool_ops;
+mod publish;
+pub mod raft;
+mod reply;
+pub mod services;
+mod session;
+mod text;
+mod ticks;
+mod txn;
+mod units;
+mod version;
+
+pub use boot::{MkfsError, mkfs};
+pub use env::Env;
+pub use mon::{Effect, Mon, OpenError};
+pub use session::SessionId;

@@ -1,8 +1,12 @@
 //! Who is connected, what they may do, and what they subscribed to.
 
-use auth::MonCaps;
+use crate::cmd::Cmd;
+use crate::commands::Entry;
+use auth::caps::Ask;
+use auth::{MonCaps, Rwx};
 use std::collections::BTreeMap;
 use types::msg::mon::SubscribeItem;
+use types::msg::pool::{MPoolOp, pool_op};
 use types::{AddrVec, EntityKind, EntityName, Mono};
 
 /// A session's number: the connection's, given by whoever owns the endpoint.
@@ -42,13 +46,36 @@ pub struct Sub {
 impl Session {
     /// A session of `peer`; capabilities that cannot be read allow nothing.
     pub fn new(peer: Peer, since: Mono) -> Self {
-        let caps = MonCaps::parse(&peer.caps).unwrap_or_default();
+        let caps = peer.caps.parse().unwrap_or_default();
         Session { peer, caps, subs: BTreeMap::new(), hostname: String::new(), since, last_config: None }
     }
 
     /// Notes a subscription. A client that repeats one does not lose its place.
     pub fn subscribe(&mut self, what: &str, item: SubscribeItem) {
         self.subs.insert(what.to_owned(), Sub { next: item.start, onetime: item.onetime() });
+    }
+
+    /// True if the owner has the permissions `perm` (of `r`, `w`, `x`) for a service.
+    pub fn may(&self, service: &str, perm: &str) -> bool {
+        self.may_ask(service, "", &BTreeMap::new(), perm)
+    }
+
+    /// True if the owner may give this command; one that belongs to no service is everybody's.
+    pub fn may_command(&self, entry: &Entry, cmd: &Cmd) -> bool {
+        let args = cmd.named_texts().into_iter().collect();
+        entry.perm.is_empty() || self.may_ask(entry.module, &cmd.prefix, &args, entry.perm)
+    }
+
+    /// True if the owner may change pools this way. Snapshots of a client's own are allowed as commands are.
+    pub fn may_pool_op(&self, op: &MPoolOp) -> bool {
+        let unmanaged = [pool_op::CREATE_UNMANAGED_SNAP, pool_op::DELETE_UNMANAGED_SNAP].contains(&op.op);
+        self.may("osd", "rw") || unmanaged && self.may_ask("osd", "osd pool op unmanaged-snap", &BTreeMap::new(), "rw")
+    }
+
+    fn may_ask(&self, service: &str, command: &str, args: &BTreeMap<String, String>, perm: &str) -> bool {
+        let needs = Rwx::of(perm.contains('r'), perm.contains('w'), perm.contains('x'));
+        let addr = self.peer.addrs.0.iter().find_map(|a| a.sock).map(|s| s.ip());
+        self.caps.is_capable(&Ask { name: &self.peer.name, service, module: "", command, args, needs, addr })
     }
 
     /// The session's owner as the audit log names it.
