@@ -4,7 +4,6 @@
 
 use crate::env::Env;
 use crate::mon::Mon;
-use crate::osds::group_flags;
 use crate::services::State;
 use crate::services::health::Mute;
 use crate::services::log::CLUSTER;
@@ -370,9 +369,4 @@ fn mute_is_over(mute: &Mute, check: Option<&Check>, now: Now) -> bool {
     let expired = !mute.until.is_zero() && mute.until < now.wall;
     let cleared = !mute.sticky && check.is_none_or(|c| c.count > mute.count);
     expired || cleared
-}
-
-/// True while an operator keeps the OSD from going out.
-pub fn is_noout(map: &OsdMap, osd: OsdId) -> bool {
-    map.has_flag(OsdMap::FLAG_NOOUT) || group_flags(map, osd) & OsdMap::STATE_NOOUT != 0
 }

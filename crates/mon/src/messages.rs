@@ -152,7 +152,6 @@ impl<K: Kv> Mon<K> {
             rng: &mut self.rng,
             sessions: &self.sessions,
             who: session.and_then(|id| self.sessions.get(&id)),
-            osds: &mut self.osds,
             read: &read,
             log_range: self.raft.log_range(),
         };

@@ -22,7 +22,7 @@ use std::ops::Bound;
 use std::time::Duration;
 use store::{IoId, Kv, KvBatch, KvError};
 use types::msg::{LogPrio, Message};
-use types::{Errno, Mono, Now};
+use types::{AddrVec, EntityName, Errno, Mono, Now};
 
 /// Time between ticks of consensus; jittered by a quarter either way.
 const RAFT_TICK: Duration = Duration::from_millis(100);
@@ -154,14 +154,17 @@ impl<K: Kv> Mon<K> {
     /// A proven connection is open.
     pub fn handle_ready(&mut self, now: Now, session: SessionId, kind: types::EntityKind, addrs: types::AddrVec, features: u64) {
         let Some(granted) = self.proven.get(&session) else { return };
-        let peer = Peer {
-            name: granted.name.clone(),
-            global_id: granted.global_id,
-            kind,
-            addrs,
-            features,
-            caps: granted.mon_caps.clone(),
-        };
+        let (name, global_id, caps) = (granted.name.clone(), granted.global_id, granted.mon_caps.clone());
+        self.open_session(now, session, Peer { name, global_id, kind, addrs, features, caps });
+    }
+
+    /// Opens a session of somebody whom the caller vouches for: the admin socket, and tests.
+    pub fn handle_proven(&mut self, now: Now, session: SessionId, name: EntityName, global_id: u64, caps: &str, addrs: AddrVec, features: u64) {
+        let kind = name.kind;
+        self.open_session(now, session, Peer { name, global_id, kind, addrs, features, caps: caps.to_owned() });
+    }
+
+    fn open_session(&mut self, now: Now, session: SessionId, peer: Peer) {
         self.sessions.insert(session, Session::new(peer, now.mono));
     }
 
@@ -205,7 +208,7 @@ impl<K: Kv> Mon<K> {
         if now.mono >= self.raft_tick_at {
             self.raft.handle_tick();
             let quarter = RAFT_TICK / 4;
-            self.raft_tick_at = now.mono + RAFT_TICK - quarter + quarter.mul_f64(2.0 * self.rng.random::<f64>());
+            self.raft_tick_at = now.mono + (RAFT_TICK - quarter) + quarter.mul_f64(2.0 * self.rng.random::<f64>());
         }
         if now.mono >= self.tick_at {
             self.tick_at = now.mono + TICK;

@@ -247,7 +247,9 @@ impl Watch {
     fn forget(&mut self, osd: OsdId) {
         self.beacons.remove(&osd);
         self.failures.remove(&osd);
-        self.failures.values_mut().for_each(|reports| drop(reports.remove(&osd)));
+        for reports in self.failures.values_mut() {
+            reports.remove(&osd);
+        }
         self.down_since.remove(&osd);
     }
 }

@@ -34,10 +34,9 @@ pub fn location(map: &OsdMap, osd: OsdId) -> BTreeMap<String, String> {
 
 /// An OSD's CRUSH weight by its size: TiB in 16.16 fixed point.
 pub fn weight_of_size(bytes: u64) -> u32 {
-    let tib = (bytes as f64 / (1u64 << 40) as f64).max(WEIGHT_MIN_TIB);
-    // Five decimals, as the OSD of stock Ceph writes it into its command.
-    let rounded = (tib * 100_000.0).round() / 100_000.0;
-    (rounded * f64::from(crush::ONE)) as u32
+    // Four decimals, as the OSD of stock Ceph writes it into its command.
+    let tib = (bytes as f64 / (1u64 << 40) as f64 * 10_000.0).round() / 10_000.0;
+    (tib.max(WEIGHT_MIN_TIB) * f64::from(crush::ONE)) as u32
 }
 
 /// Puts a booting OSD where it says it stands, and gives it its device class, unless an operator decided otherwise.

@@ -360,7 +360,7 @@ impl Storage for Log {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
-    use store::mem::MemKv;
+    use store::mem::{MemDisk, MemKv};
 
     /// Members with their kvs and what each has applied; messages travel at once, flushes end at once.
     struct Group {
@@ -372,7 +372,7 @@ mod tests {
         fn new(n: u64) -> Self {
             let ids: Vec<u64> = (1..=n).collect();
             let member = |&id: &u64| {
-                let kv = MemKv::default();
+                let kv = MemDisk::new(0).kv();
                 (id, (Raft::open(&kv, id, &ids).unwrap(), kv, Vec::new()))
             };
             Group { members: ids.iter().map(member).collect(), cut_off: None }
@@ -450,7 +450,7 @@ mod tests {
 
     #[test]
     fn nothing_is_committed_before_its_flush_is_done() {
-        let kv = MemKv::default();
+        let kv = MemDisk::new(0).kv();
         let mut raft = Raft::open(&kv, 1, &[1]).unwrap();
         let first = raft.poll().unwrap();
         raft.handle_flushed(first.flush.unwrap());

@@ -161,7 +161,7 @@ fn add_bucket(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         if type_id == 0 {
             return Err(Reply::err(Errno::EINVAL, format!("type '{kind}' is for devices, not buckets")));
         }
-        let id = crush.add_bucket(None, None, type_id, name).map_err(refuse)?;
+        let id = crush.add_bucket(None, name, None, type_id as u16, &[]).map_err(refuse)?;
         if place.is_empty() {
             return Ok((true, Reply::status(format!("added bucket {name} type {kind} to crush map"))));
         }

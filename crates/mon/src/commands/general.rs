@@ -5,7 +5,6 @@ use crate::cmd::Cmd;
 use crate::reply::{Format, Outcome, Reply};
 use crate::text;
 use crate::{health, version};
-use admin::commands;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use types::map::OsdMap;
@@ -26,7 +25,7 @@ pub const COMMANDS: &[Entry] = &[
 ];
 
 fn get_command_descriptions(_: &mut Ctx<'_>, _: &Cmd) -> Outcome {
-    Ok(Reply::text(commands::mon_descriptions()))
+    Ok(Reply::text(super::specs::mon_descriptions()))
 }
 
 fn fsid(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
@@ -433,7 +432,7 @@ fn report(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         "osdmap_last_committed": map.epoch.0,
         "osdmap": map.dump_json(),
         "osd_metadata": osd_metadata,
-        "crushmap": map.crush.dump_json(),
+        "crushmap": crate::crush_dump::map(&map.crush),
         "mgrmap": super::mgr::dump_json(ctx),
         "num_pg": pgs,
         "num_pg_states": states,

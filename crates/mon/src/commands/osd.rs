@@ -197,7 +197,7 @@ fn map_object(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let map = map_of_epoch(ctx, cmd)?;
     let (pool_name, object, nspace) = (cmd.text("pool")?, cmd.text("object")?, cmd.text("nspace")?);
     let pool = map.pool_id(pool_name).ok_or_else(|| Reply::err(Errno::ENOENT, format!("pool {pool_name} does not exist")))?;
-    let locator = ObjectLocator { pool, nspace: nspace.into(), ..ObjectLocator::default() };
+    let locator = ObjectLocator { nspace: nspace.into(), ..ObjectLocator::pool(pool) };
     let raw = map.object_to_pg(&locator, object.as_bytes()).ok_or_else(|| Reply::err(Errno::ENOENT, "no such pool"))?;
     let pg = map.raw_pg_to_pg(raw).unwrap_or(raw);
     let to = map.pg_to_up_acting(pg);

@@ -197,7 +197,9 @@ fn remove_keys(ctx: &mut Ctx<'_>, osd: OsdId) {
     }
     let prefix = format!("dm-crypt/osd/{}/", ctx.osdmap().uuid(osd));
     let keys: Vec<String> = ctx.state.config_key.with_prefix(&prefix).map(|(k, _)| k.clone()).collect();
-    keys.iter().for_each(|key| drop(ctx.state.config_key.remove(key, ctx.txn)));
+    for key in keys {
+        ctx.state.config_key.remove(&key, ctx.txn);
+    }
 }
 
 fn lockbox(uuid: Uuid) -> EntityName {

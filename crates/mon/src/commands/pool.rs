@@ -19,7 +19,6 @@ pub const COMMANDS: &[Entry] = &[
 
 /// What a new pool is to be.
 pub struct NewPool {
-    pub name: String,
     pub pg_num: u32,
     pub pgp_num: u32,
     pub rule: u8,
@@ -97,7 +96,7 @@ pub fn plan(ctx: &Ctx<'_>, name: &str, pg_num: i64, pgp_num: i64, rule: u8, size
         given => given.clamp(1, size),
     };
     check_pgs_per_osd(ctx, None, pg_num, size)?;
-    Ok(NewPool { name: name.into(), pg_num: pg_num as u32, pgp_num: pgp_num as u32, rule, size: size as u8, min_size: min_size as u8 })
+    Ok(NewPool { pg_num: pg_num as u32, pgp_num: pgp_num as u32, rule, size: size as u8, min_size: min_size as u8 })
 }
 
 /// Refuses numbers of PGs that no pool may have.

@@ -61,12 +61,11 @@ fn render(cmd: &Cmd, pool: &str, id: PoolId, all: &[(&str, Value)]) -> Reply {
     let shown = |v: &Value| match v {
         Value::String(s) => s.clone(),
         Value::Number(n) if n.is_f64() => short_float(n.as_f64().unwrap_or(0.0)),
-        // The two that are numbers in plain text.
         other => other.to_string(),
     };
     let text = || {
         let line = |(var, v): &(&str, Value)| match (*var, v) {
-            ("use_gmt_hitset" | "fast_read", Value::Bool(b)) => format!("{var}: {}\n", u8::from(*b)),
+            ("use_gmt_hitset", Value::Bool(b)) => format!("{var}: {}\n", u8::from(*b)),
             _ => format!("{var}: {}\n", shown(v)),
         };
         all.iter().map(line).collect()
@@ -93,7 +92,7 @@ fn value(map: &OsdMap, pool: &PgPool, var: &str) -> Option<Value> {
         "pgp_num" => pool.pgp_num.into(),
         "crush_rule" => map.crush.rule_name(pool.crush_rule.into()).map_or_else(|| pool.crush_rule.to_string(), str::to_owned).into(),
         "use_gmt_hitset" => pool.use_gmt_hitset.into(),
-        "fast_read" => pool.fast_read.into(),
+        "fast_read" => u8::from(pool.fast_read).into(),
         "pg_autoscale_mode" => pool.pg_autoscale_mode.name().into(),
         "erasure_code_profile" => pool.erasure_code_profile.as_str().into(),
         "allow_ec_overwrites" => pool.has_flag(PgPool::FLAG_EC_OVERWRITES).into(),

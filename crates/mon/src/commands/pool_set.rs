@@ -28,7 +28,7 @@ fn set(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     match var {
         "size" => set_size(ctx, id, &pool, &val, sure)?,
         "min_size" => set_min_size(ctx, id, &pool, &val)?,
-        "pg_num" | "pg_num_actual" => set_pg_num(ctx, id, &pool, &val)?,
+        "pg_num" | "pg_num_actual" => set_pg_num(ctx, &pool, &val)?,
         "pgp_num" | "pgp_num_actual" => set_pgp_num(ctx, id, &pool, &val)?,
         "crush_rule" => set_rule(ctx, id, &val)?,
         "pg_autoscale_mode" => {
@@ -113,7 +113,7 @@ fn set_min_size(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Resu
     Ok(())
 }
 
-fn set_pg_num(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result<(), Reply> {
+fn set_pg_num(ctx: &mut Ctx<'_>, pool: &PgPool, val: &str) -> Result<(), Reply> {
     let n = int(val)?;
     if pool.has_flag(PgPool::FLAG_NOPGCHANGE) {
         return Err(Reply::err(Errno::EPERM, "pool pg_num change is disabled; you must unset nopgchange flag for the pool first"));

@@ -86,6 +86,7 @@ fn mon_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 fn sessions(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    let now = ctx.now.mono;
     let one = |s: &crate::session::Session| {
         json!({
             "name": format!("{}.{}", s.peer.kind.name(), s.peer.global_id),
@@ -101,6 +102,7 @@ fn sessions(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
             "global_id_status": "new_ok",
             "osd_epoch": s.subs.get("osdmap").map_or(0, |sub| sub.next),
             "remote_host": s.hostname,
+            "connected_s": (now - s.since).as_secs(),
         })
     };
     out(cmd, &ctx.sessions.values().map(one).collect())

@@ -1,0 +1,182 @@
+//! A monitor from its first start to a cluster of three OSDs, seen through commands and messages.
+
+mod common;
+
+use common::{ADMIN, Lab, addrs};
+use mon::SessionId;
+use serde_json::json;
+use std::time::Duration;
+use types::msg::Message;
+use types::msg::internal::{FailureKind, OsdFailure, OsdMarkMeDown};
+use types::{Epoch, OsdId};
+
+const OPTIONS: &[(&str, &str)] = &[("mon_allow_pool_delete", "true"), ("osd_pool_default_size", "3"), ("osd_pool_default_pg_autoscale_mode", "off")];
+
+fn three() -> Lab {
+    let mut lab = Lab::new(OPTIONS);
+    for i in 0..3 {
+        lab.add_osd(i);
+    }
+    lab
+}
+
+#[test]
+fn a_new_cluster_answers_before_any_time_has_passed() {
+    let mut lab = Lab::new(OPTIONS);
+    assert!(lab.mon.is_serving());
+    assert_eq!(lab.ok(json!({"prefix": "fsid"})).out, "00000000-0000-0000-0000-000000001234\n");
+    let health = lab.ok(json!({"prefix": "health"})).out;
+    assert_eq!(health, "HEALTH_WARN OSD count 0 < osd_pool_default_size 3\n");
+}
+
+#[test]
+fn three_osds_boot_into_a_healthy_cluster() {
+    let mut lab = three();
+    assert!(lab.ok(json!({"prefix": "osd stat"})).out.starts_with("3 osds: 3 up (since"));
+    assert_eq!(lab.ok(json!({"prefix": "health"})).out, "HEALTH_OK\n");
+    let tree = lab.ok(json!({"prefix": "osd tree"})).out;
+    let expected = "\
+ID  CLASS  WEIGHT   TYPE NAME      STATUS  REWEIGHT  PRI-AFF
+-1         0.02939  root default                            
+-2         0.02939      host h1                             
+ 0    ssd  0.00980          osd.0      up   1.00000  1.00000
+ 1    ssd  0.00980          osd.1      up   1.00000  1.00000
+ 2    ssd  0.00980          osd.2      up   1.00000  1.00000
+";
+    assert_eq!(tree, expected);
+}
+
+#[test]
+fn a_pool_has_its_epoch_when_the_command_returns() {
+    let mut lab = three();
+    let before = lab.json(json!({"prefix": "osd stat"}))["epoch"].as_u64().unwrap();
+    assert_eq!(lab.ok(json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8})).status, "pool 'p' created");
+    assert_eq!(lab.ok(json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8})).status, "pool 'p' already exists");
+    assert_eq!(lab.json(json!({"prefix": "osd stat"}))["epoch"].as_u64().unwrap(), before + 1);
+    let text = lab.ok(json!({"prefix": "osd map", "pool": "p", "object": "foo"})).out;
+    assert!(text.contains("object 'foo' -> pg 1.7fc1f406 (1.6) -> up (["), "{text}");
+}
+
+#[test]
+fn subscribers_hear_of_every_epoch_in_order() {
+    let mut lab = three();
+    lab.subscribe(ADMIN, "osdmap", 0, 0);
+    let Some((_, _, Message::MOsdMap(first))) = lab.mail.pop_back() else { panic!("no map") };
+    assert_eq!(first.full.len(), 1);
+    let mut newest = first.newest;
+    for name in ["a", "b", "c"] {
+        lab.ok(json!({"prefix": "osd pool create", "pool": name}));
+        let map = lab.mail.iter().find_map(|(_, _, m)| if let Message::MOsdMap(m) = m { Some(m.clone()) } else { None }).expect("an update");
+        assert_eq!(map.incremental.keys().copied().collect::<Vec<_>>(), [newest.next()]);
+        newest = newest.next();
+    }
+}
+
+#[test]
+fn what_was_answered_survives_a_crash() {
+    let mut lab = three();
+    lab.ok(json!({"prefix": "osd pool create", "pool": "p"}));
+    lab.ok(json!({"prefix": "config set", "who": "osd", "name": "osd_max_backfills", "value": "2"}));
+    let key = lab.ok(json!({"prefix": "auth get-or-create-key", "entity": "client.x", "caps": ["mon", "allow r"]})).out;
+    let dump = lab.ok(json!({"prefix": "osd dump"})).out;
+    let mut lab = lab.restart(OPTIONS);
+    assert_eq!(lab.ok(json!({"prefix": "osd dump"})).out, dump);
+    assert_eq!(lab.ok(json!({"prefix": "auth get-key", "entity": "client.x"})).out, key);
+    assert_eq!(lab.ok(json!({"prefix": "config get", "who": "osd.0", "key": "osd_max_backfills"})).out, "2\n");
+}
+
+#[test]
+fn the_same_inputs_give_the_same_effects() {
+    let run = || {
+        let mut lab = three();
+        lab.ok(json!({"prefix": "osd pool create", "pool": "p"}));
+        lab.pass(Duration::from_secs(5));
+        lab.trace
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn an_osd_that_two_others_miss_goes_down_and_later_out() {
+    let options = [OPTIONS, &[("mon_osd_down_out_interval", "5"), ("mon_osd_min_in_ratio", "0.1"), ("mon_osd_down_out_subtree_limit", "rack")]].concat();
+    let mut lab = Lab::new(&options);
+    let sessions: Vec<SessionId> = (0..3).map(|i| lab.add_osd(i)).collect();
+    let report = |by: i32| OsdFailure {
+        reporter: OsdId(by),
+        target: OsdId(2),
+        target_addrs: addrs(6808, 1),
+        failed_for_ms: 20_000,
+        epoch: Epoch(5),
+        kind: FailureKind::Silent,
+    };
+    lab.say(sessions[0], report(0));
+    lab.pass(Duration::from_millis(100));
+    assert_eq!(lab.json(json!({"prefix": "osd stat"}))["num_up_osds"], 3, "one reporter is not enough");
+    lab.say(sessions[1], report(1));
+    lab.pass(Duration::from_millis(100));
+    assert_eq!(lab.json(json!({"prefix": "osd stat"}))["num_up_osds"], 2);
+    assert!(lab.ok(json!({"prefix": "health", "detail": "detail"})).out.contains("[WRN] OSD_DOWN: 1 osds down\n    osd.2 (root=default,host=h1) is down\n"));
+    lab.pass(Duration::from_secs(8));
+    assert_eq!(lab.json(json!({"prefix": "osd stat"}))["num_in_osds"], 2);
+    lab.boot_osd(2, 2);
+    let stat = lab.json(json!({"prefix": "osd stat"}));
+    assert_eq!((&stat["num_up_osds"], &stat["num_in_osds"]), (&json!(3), &json!(3)), "it came back in");
+}
+
+#[test]
+fn an_osd_that_leaves_in_order_is_down_before_it_is_answered() {
+    let mut lab = three();
+    lab.mail.clear();
+    lab.say(SessionId(101), OsdMarkMeDown { osd: OsdId(1), addrs: addrs(6804, 1), epoch: Epoch(3), ack_wanted: true });
+    let acked = lab.mail.iter().any(|(s, _, m)| *s == SessionId(101) && matches!(m, Message::OsdMarkMeDownAck(_)));
+    assert!(acked);
+    assert_eq!(lab.json(json!({"prefix": "osd stat"}))["num_up_osds"], 2);
+}
+
+#[test]
+fn capabilities_are_enforced() {
+    let mut lab = three();
+    let reader = SessionId(50);
+    lab.join(reader, "client.reader", "allow r");
+    assert_eq!(lab.raw_command(reader, r#"{"prefix":"osd tree"}"#, b"").result, 0);
+    let denied = lab.raw_command(reader, r#"{"prefix":"osd pool create","pool":"x"}"#, b"");
+    assert_eq!((denied.result, denied.status.as_str()), (-13, "access denied"));
+    assert_eq!(lab.raw_command(reader, r#"{"prefix":"auth ls"}"#, b"").result, -13);
+    let nobody = SessionId(51);
+    lab.join(nobody, "client.nobody", "");
+    assert_eq!(lab.raw_command(nobody, r#"{"prefix":"status"}"#, b"").result, -13);
+}
+
+#[test]
+fn nonsense_is_answered_and_changes_nothing() {
+    let mut lab = three();
+    assert_eq!(lab.raw_command(ADMIN, "{\"prefix\": \"osd pool set\", \"var\": \"a\": \"5\"}", b"").result, -22);
+    assert_eq!(lab.cmd(json!({"prefix": "nosuch command"})).status, "command not known");
+    assert_eq!(lab.cmd(json!({"prefix": "osd find", "id": 77})).status, "osd.77 does not exist");
+    assert_eq!(lab.cmd(json!({"prefix": "osd pool create", "pool": "e", "pool_type": "erasure"})).result, -95);
+    assert_eq!(lab.cmd(json!({"prefix": "config set", "who": "osd", "name": "nosuchoption", "value": "1"})).result, -22);
+}
+
+#[test]
+fn a_second_boot_of_an_osd_is_seen_as_down_and_up() {
+    let mut lab = three();
+    let epoch = lab.json(json!({"prefix": "osd stat"}))["epoch"].as_u64().unwrap();
+    lab.boot_osd(0, 2);
+    assert_eq!(lab.json(json!({"prefix": "osd stat"}))["epoch"].as_u64().unwrap(), epoch + 2);
+}
+
+#[test]
+fn an_osd_nobody_made_does_not_boot() {
+    let mut lab = three();
+    lab.boot_osd(9, 1);
+    assert_eq!(lab.json(json!({"prefix": "osd stat"}))["num_osds"], 3);
+}
+
+#[test]
+fn tell_speaks_to_the_monitor_itself() {
+    let mut lab = three();
+    assert!(lab.tell(json!({"prefix": "version"})).out.contains("\"release\": \"pacific\""));
+    assert_eq!(lab.tell(json!({"prefix": "config set", "var": "mon_max_pg_per_osd", "val": ["9"]})).result, 0);
+    assert!(lab.tell(json!({"prefix": "config get", "var": "mon_max_pg_per_osd"})).out.contains("\"9\""));
+    assert_eq!(lab.tell(json!({"prefix": "injectargs", "injected_args": ["--nosuch=1"]})).result, -22);
+}
