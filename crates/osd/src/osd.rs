@@ -187,6 +187,11 @@ impl Osd {
         &self.maps.newest
     }
 
+    /// The state of a PG as this OSD has it; `None` if it holds no copy.
+    pub fn pg_state(&self, pg: PgId) -> Option<types::pg::PgState> {
+        self.pgs.get(&pg).map(Pg::state)
+    }
+
     /// True if the map says that we are up, as the instance we are.
     pub fn is_booted(&self) -> bool {
         self.sh.booted

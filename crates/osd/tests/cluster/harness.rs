@@ -1,0 +1,453 @@
+//! A cluster of OSD cores on disks in memory, with a monitor that only makes maps, and a seed that decides what happens
+//! next.
+
+use auth::OsdCaps;
+use bytes::Bytes;
+use crush::CrushMap;
+use osd::{Effect, Osd, OsdConfig, Peer, SessionId, SessionInfo};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use store::mem::{MemDev, MemDisk, MemKv};
+use store::{Store, StoreConfig};
+use types::map::{OsdMap, PgPool};
+use types::msg::internal::FailureKind;
+use types::msg::mon::MOsdMap;
+use types::msg::osd::{MOsdOp, MOsdOpReply, osd_flag};
+use types::msg::{Message, OsdOp};
+use types::*;
+use uuid::Uuid;
+
+pub const POOL: PoolId = PoolId(1);
+
+struct Daemon {
+    disk: MemDisk,
+    running: Option<(Osd, Store<MemDev, MemKv>)>,
+    /// Counts boots: each has addresses of its own.
+    boots: u32,
+}
+
+pub struct Pending {
+    pub tid: u64,
+    pub op: MOsdOp,
+    pub reply: Option<MOsdOpReply>,
+}
+
+pub struct Cluster {
+    pub rng: ChaCha8Rng,
+    pub now: Now,
+    pub map: OsdMap,
+    published: BTreeMap<Epoch, Bytes>,
+    daemons: Vec<Daemon>,
+    /// Messages in flight, in order for each pair.
+    net: BTreeMap<(Peer, OsdId), VecDeque<(u64, Message)>>,
+    /// What each client waits for, by tid.
+    pub pending: BTreeMap<u64, Pending>,
+    pub notifications: Vec<(SessionId, types::msg::osd::MWatchNotify)>,
+    next_tid: u64,
+    map_dirty: bool,
+}
+
+const FSID: Uuid = Uuid::from_u128(7);
+
+impl Cluster {
+    pub fn new(seed: u64, osds: i32, pg_num: u32) -> Self {
+        let mut map = OsdMap::new(FSID, Utime::ZERO);
+        map.set_max_osd(osds);
+        let hosts: Vec<(i32, String)> = (0..osds).map(|o| (o, format!("h{o}"))).collect();
+        let hosts: Vec<(i32, &str, u32)> = hosts.iter().map(|(o, h)| (*o, h.as_str(), 0x10000)).collect();
+        map.crush = Arc::new(CrushMap::build_default(&hosts, "osd").unwrap());
+        for osd in 0..osds as usize {
+            map.osd_state[osd] = OsdMap::STATE_EXISTS;
+            map.osd_weight[osd] = 0x10000;
+        }
+        map.pools.insert(POOL, PgPool::replicated(3, pg_num, 0));
+        map.pool_name.insert(POOL, "p".into());
+        map.pool_max = 1;
+        let daemons = (0..osds)
+            .map(|_| Daemon { disk: MemDisk::new(64 << 20), running: None, boots: 0 })
+            .collect();
+        let mut c = Cluster {
+            rng: ChaCha8Rng::seed_from_u64(seed),
+            now: Now { mono: Mono(1), wall: Utime { sec: 1000, nsec: 0 } },
+            map,
+            published: BTreeMap::new(),
+            daemons,
+            net: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            notifications: Vec::new(),
+            next_tid: 0,
+            map_dirty: false,
+        };
+        c.publish();
+        for osd in 0..osds {
+            let d = &c.daemons[osd as usize];
+            Store::mkfs(&mut d.disk.dev(), &mut d.disk.kv(), FSID, Uuid::from_u128(osd as u128 + 1), osd).unwrap();
+            c.start(OsdId(osd));
+        }
+        c
+    }
+
+    /// Makes the map as it is now the next epoch.
+    fn publish(&mut self) {
+        self.map.epoch = self.map.epoch.next();
+        let raw = self.map.publish();
+        self.published.insert(self.map.epoch, raw);
+        self.map_dirty = false;
+        let all: Vec<OsdId> = (0..self.daemons.len() as i32).map(OsdId).collect();
+        all.into_iter().for_each(|o| self.send_maps(o));
+    }
+
+    fn send_maps(&mut self, osd: OsdId) {
+        let m = MOsdMap {
+            fsid: FSID,
+            incremental: BTreeMap::new(),
+            full: self.published.clone(),
+            oldest: Epoch(1),
+            newest: self.map.epoch,
+            gap_removed_snaps: BTreeMap::new(),
+        };
+        if self.daemons[osd.0 as usize].running.is_some() {
+            self.net.entry((Peer::Mon, osd)).or_default().push_back((0, m.into()));
+        }
+    }
+
+    fn addrs(osd: OsdId, boots: u32) -> AddrVec {
+        let sock = format!("127.0.0.1:{}", 6800 + osd.0).parse().unwrap();
+        AddrVec(vec![EntityAddr::msgr2(sock, boots)])
+    }
+
+    pub fn start(&mut self, osd: OsdId) {
+        let d = &mut self.daemons[osd.0 as usize];
+        assert!(d.running.is_none());
+        d.boots += 1;
+        let mut store = Store::mount(d.disk.dev(), d.disk.kv(), StoreConfig::default(), FSID, osd.0).unwrap();
+        let config = OsdConfig {
+            whoami: osd,
+            fsid: FSID,
+            uuid: Uuid::from_u128(osd.0 as u128 + 1),
+            addrs: Self::addrs(osd, d.boots),
+            cluster_addrs: Self::addrs(osd, d.boots),
+            metadata: BTreeMap::new(),
+            device_class: String::new(),
+            crush_location: BTreeMap::new(),
+            limits: Default::default(),
+            log_entries_max: 20,
+            options: None,
+        };
+        let mut core = Osd::load(config, &mut store, [osd.0 as u8; 32]).unwrap();
+        let mut fx = Vec::new();
+        core.start(self.now, &mut store, &mut fx);
+        for n in 0..4u64 {
+            core.open_session(SessionId(n), session(n));
+        }
+        d.running = Some((core, store));
+        self.effects(osd, fx);
+        self.send_maps(osd);
+    }
+
+    /// Power fails at one OSD.
+    pub fn crash(&mut self, osd: OsdId) {
+        let d = &mut self.daemons[osd.0 as usize];
+        if d.running.take().is_none() {
+            return;
+        }
+        d.disk.crash(&mut self.rng);
+        self.net.retain(|(from, to), _| *from != Peer::Osd(osd) && *to != osd);
+        // Its peers' connections are refused.
+        self.mark_down(osd);
+    }
+
+    fn mark_down(&mut self, osd: OsdId) {
+        self.map.osd_state[osd.0 as usize] &= !OsdMap::STATE_UP;
+        self.map.osd_info[osd.0 as usize].down_at = self.map.epoch.next();
+        self.map_dirty = true;
+    }
+
+    pub fn is_running(&self, osd: OsdId) -> bool {
+        self.daemons[osd.0 as usize].running.is_some()
+    }
+
+    /// What the monitor makes of an OSD's message.
+    fn at_mon(&mut self, msg: Message) {
+        match msg {
+            Message::OsdBoot(m) => {
+                let i = m.osd.0 as usize;
+                if self.map.is_up(m.osd) {
+                    // Another boot of it: first it is down.
+                    if self.map.client_addrs[i] != m.public_addrs {
+                        self.mark_down(m.osd);
+                        self.publish();
+                    } else {
+                        return;
+                    }
+                }
+                self.map.osd_state[i] |= OsdMap::STATE_UP;
+                self.map.client_addrs[i] = m.public_addrs;
+                self.map.cluster_addrs[i] = m.cluster_addrs;
+                self.map.osd_info[i].up_from = self.map.epoch.next();
+                self.map_dirty = true;
+            }
+            Message::OsdAlive(m) => {
+                let info = &mut self.map.osd_info[m.osd.0 as usize];
+                if self.map.is_up(m.osd) && self.map.osd_info[m.osd.0 as usize].up_thru < m.want {
+                    self.map.osd_info[m.osd.0 as usize].up_thru = self.map.epoch;
+                    self.map_dirty = true;
+                } else {
+                    let _ = info;
+                }
+            }
+            Message::OsdFailure(m) if m.kind != FailureKind::Alive && !self.is_running(m.target) => {
+                if self.map.is_up(m.target) {
+                    self.mark_down(m.target);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn effects(&mut self, from: OsdId, fx: Vec<Effect>) {
+        for effect in fx {
+            match effect {
+                Effect::Send { to: Peer::Osd(to), tid, msg } => {
+                    let raw = msg.to_raw(types::features::SUPPORTED);
+                    let msg = Message::decode(&raw).unwrap();
+                    if self.is_running(to) {
+                        self.net.entry((Peer::Osd(from), to)).or_default().push_back((tid, msg));
+                    }
+                }
+                Effect::Send { to: Peer::Mon, msg, .. } => self.at_mon(msg),
+                Effect::Send { to: Peer::Session(s), tid, msg } => self.at_client(s, tid, msg),
+                Effect::Send { to: Peer::Mgr, .. } => {}
+                Effect::WantMaps { .. } => self.send_maps(from),
+                Effect::CommandReply { .. } => {}
+                Effect::Stop { why } => panic!("osd.{from} stops: {why}"),
+            }
+        }
+    }
+
+    fn at_client(&mut self, session: SessionId, tid: u64, msg: Message) {
+        match msg {
+            Message::MOsdOpReply(m) => {
+                if let Some(p) = self.pending.get_mut(&tid) {
+                    p.reply.get_or_insert(m);
+                }
+            }
+            Message::MWatchNotify(m) => self.notifications.push((session, m)),
+            _ => {}
+        }
+    }
+
+    /// Sends an operation; `step` until it is answered.
+    pub fn submit(&mut self, client: u64, name: &str, flags: u32, ops: Vec<OsdOp>) -> u64 {
+        self.next_tid += 1;
+        let tid = self.next_tid;
+        let loc = ObjectLocator::pool(POOL);
+        let raw = self.map.object_to_pg(&loc, name.as_bytes()).unwrap();
+        let pg = self.map.raw_pg_to_pg(raw).unwrap();
+        let op = MOsdOp {
+            pgid: ShardPgId::whole(pg),
+            hash: raw.seed,
+            epoch: self.map.epoch,
+            flags: flags | osd_flag::ONDISK,
+            reqid: ReqId { name: session(client).inst, tid, inc: 1 },
+            client_inc: 1,
+            mtime: self.now.wall,
+            locator: loc,
+            oid: name.into(),
+            ops,
+            snap: Snap::HEAD,
+            snap_seq: Snap(0),
+            snaps: vec![],
+            retry: -1,
+            features: types::features::SUPPORTED,
+        };
+        self.pending.insert(tid, Pending { tid, op, reply: None });
+        self.send_op(tid);
+        tid
+    }
+
+    fn send_op(&mut self, tid: u64) {
+        let p = self.pending.get_mut(&tid).unwrap();
+        p.op.epoch = self.map.epoch;
+        p.op.retry += 1;
+        let primary = self.map.pg_to_up_acting(p.op.pgid.pg).acting_primary;
+        let (client, op) = (p.op.reqid.name.num as u64 - 100, p.op.clone());
+        if primary.0 >= 0 && self.is_running(primary) {
+            self.net.entry((Peer::Session(SessionId(client)), primary)).or_default().push_back((tid, op.into()));
+        }
+    }
+
+    /// Runs until an operation is answered.
+    pub fn wait(&mut self, tid: u64) -> MOsdOpReply {
+        for _ in 0..200_000 {
+            if let Some(reply) = self.pending.get_mut(&tid).and_then(|p| p.reply.take()) {
+                self.pending.remove(&tid);
+                return reply;
+            }
+            self.step();
+        }
+        panic!("operation {tid} is never answered: {}", self.status());
+    }
+
+    pub fn call(&mut self, name: &str, flags: u32, ops: Vec<OsdOp>) -> MOsdOpReply {
+        let tid = self.submit(0, name, flags, ops);
+        self.wait(tid)
+    }
+
+    pub fn write(&mut self, name: &str, ops: Vec<OsdOp>) -> MOsdOpReply {
+        self.call(name, osd_flag::WRITE, ops)
+    }
+
+    pub fn read(&mut self, name: &str) -> Vec<u8> {
+        let reply = self.call(name, osd_flag::READ, vec![OsdOp::read(0, 0)]);
+        match reply.result {
+            -2 => Vec::new(),
+            0 => reply.ops[0].outdata.contiguous().to_vec(),
+            e => panic!("reading {name}: {e}"),
+        }
+    }
+
+    /// One thing happens, chosen by the seed.
+    pub fn step(&mut self) {
+        let ready: Vec<(Peer, OsdId)> = self.net.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| *k).collect();
+        let disks: Vec<OsdId> = (0..self.daemons.len() as i32)
+            .map(OsdId)
+            .filter(|o| self.is_running(*o) && !self.daemons[o.0 as usize].disk.pending().is_empty())
+            .collect();
+        let (n, d) = (ready.len(), disks.len());
+        if self.map_dirty && (n + d == 0 || self.rng.random_ratio(1, 20)) {
+            let old = self.map.epoch;
+            self.publish();
+            self.resend(old);
+            return;
+        }
+        if n + d == 0 || self.rng.random_ratio(1, 200) {
+            return self.tick(Duration::from_millis(500));
+        }
+        let pick = self.rng.random_range(0..n + d);
+        if pick < n {
+            self.deliver(ready[pick]);
+        } else {
+            self.complete_io(disks[pick - n]);
+        }
+    }
+
+    /// Clients send again what a new map concerns.
+    fn resend(&mut self, _old: Epoch) {
+        let open: Vec<u64> = self.pending.values().filter(|p| p.reply.is_none()).map(|p| p.tid).collect();
+        open.into_iter().for_each(|tid| self.send_op(tid));
+    }
+
+    fn turn(&mut self, osd: OsdId, f: impl FnOnce(&mut Osd, &mut Store<MemDev, MemKv>, Now, &mut Vec<Effect>)) {
+        let now = self.now;
+        let Some((core, store)) = self.daemons[osd.0 as usize].running.as_mut() else { return };
+        let mut fx = Vec::new();
+        f(core, store, now, &mut fx);
+        while let Some(event) = store.poll_event() {
+            core.handle_store(now, store, event, &mut fx);
+        }
+        self.effects(osd, fx);
+    }
+
+    fn deliver(&mut self, key: (Peer, OsdId)) {
+        let Some((tid, msg)) = self.net.get_mut(&key).and_then(VecDeque::pop_front) else { return };
+        let (from, to) = key;
+        self.turn(to, |core, store, now, fx| match (from, msg) {
+            (Peer::Mon, Message::MOsdMap(m)) => core.handle_maps(now, store, &m, fx),
+            (from, msg) => core.handle_message(now, store, from, tid, msg, fx),
+        });
+    }
+
+    fn complete_io(&mut self, osd: OsdId) {
+        let disk = self.daemons[osd.0 as usize].disk.clone();
+        let pending = disk.pending();
+        let (id, _) = pending[self.rng.random_range(0..pending.len())];
+        let result = disk.complete(id);
+        self.turn(osd, |_, store, now, _| store.handle_io(now, id, result));
+    }
+
+    /// Time passes for everybody.
+    pub fn tick(&mut self, by: Duration) {
+        self.now.mono = self.now.mono + by;
+        self.now.wall = Utime::from_duration(self.now.wall.to_duration() + by);
+        for osd in 0..self.daemons.len() as i32 {
+            self.turn(OsdId(osd), |core, store, now, fx| core.handle_timeout(now, store, fx));
+        }
+    }
+
+    /// Runs until every PG is active and clean. Panics if that never comes.
+    pub fn settle(&mut self) {
+        for round in 0..400_000 {
+            if round % 200 == 0 && self.is_clean() {
+                return;
+            }
+            self.step();
+        }
+        panic!("never clean: {}", self.status());
+    }
+
+    pub fn run(&mut self, steps: usize) {
+        (0..steps).for_each(|_| self.step());
+    }
+
+    pub fn pgs(&self) -> Vec<PgId> {
+        self.map.pgs(POOL).collect()
+    }
+
+    pub fn is_clean(&self) -> bool {
+        self.net.values().all(VecDeque::is_empty) && self.pgs().iter().all(|pg| self.state(*pg) == "active+clean")
+    }
+
+    /// The state of a PG as its primary has it.
+    pub fn state(&self, pg: PgId) -> String {
+        let primary = self.map.pg_to_up_acting(pg).acting_primary;
+        if primary.0 < 0 {
+            return "nobody".into();
+        }
+        let running = self.daemons[primary.0 as usize].running.as_ref();
+        running.and_then(|(core, _)| core.pg_state(pg)).map(|s| s.to_string()).unwrap_or_else(|| "absent".into())
+    }
+
+    pub fn status(&self) -> String {
+        let pgs: Vec<String> = self.pgs().iter().map(|pg| format!("{pg} {}", self.state(*pg))).collect();
+        let up: Vec<String> = (0..self.daemons.len() as i32)
+            .map(|o| format!("osd.{o} running {} up {}", self.is_running(OsdId(o)), self.map.is_up(OsdId(o))))
+            .collect();
+        format!("e{} {} | {}", self.map.epoch, up.join(", "), pgs.join(", "))
+    }
+
+    /// Every copy of every PG holds the same objects in the same versions.
+    pub fn invariant_copies_agree(&mut self) {
+        for pg in self.pgs() {
+            let coll = ShardPgId::whole(pg);
+            let mut first: Option<(OsdId, Vec<(HObject, BTreeMap<_, _>)>)> = None;
+            for osd in self.map.pg_to_up_acting(pg).acting {
+                let Some((_, store)) = self.daemons[osd.0 as usize].running.as_mut() else { continue };
+                let (objects, _) = store.list(coll, &HObject::min(), &HObject::max(), usize::MAX).unwrap();
+                let copy: Vec<_> = objects
+                    .into_iter()
+                    .map(|o| {
+                        let attrs = store.getattrs(coll, &o).unwrap();
+                        (o, attrs)
+                    })
+                    .collect();
+                match &first {
+                    None => first = Some((osd, copy)),
+                    Some((other, theirs)) => assert!(*theirs == copy, "{pg}: osd.{osd} and osd.{other} differ"),
+                }
+            }
+        }
+    }
+}
+
+fn session(n: u64) -> SessionInfo {
+    SessionInfo {
+        name: EntityName::new(EntityKind::CLIENT, "admin"),
+        inst: EntityInst { kind: EntityKind::CLIENT, num: 100 + n as i64 },
+        addr: EntityAddr::msgr2(format!("127.0.0.1:{}", 10_000 + n).parse().unwrap(), n as u32 + 1),
+        caps: OsdCaps::allow_all(),
+    }
+}
