@@ -95,7 +95,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 continue;
             }
             // One more than asked for: it is where to go on.
-            for (k, _) in self.scan_in_flight(coll, &first, &end, limit + 1 - out.len())? {
+            for (k, _) in self.scan_in_flight(coll, &first, &end, limit.saturating_add(1) - out.len())? {
                 let (_, obj) = key::parse_object(&k).ok_or(Errno::EIO)?;
                 out.push(obj);
             }

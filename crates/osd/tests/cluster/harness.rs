@@ -191,12 +191,11 @@ impl Cluster {
                 self.map_dirty = true;
             }
             Message::OsdAlive(m) => {
+                let up = self.map.is_up(m.osd);
                 let info = &mut self.map.osd_info[m.osd.0 as usize];
-                if self.map.is_up(m.osd) && self.map.osd_info[m.osd.0 as usize].up_thru < m.want {
-                    self.map.osd_info[m.osd.0 as usize].up_thru = self.map.epoch;
+                if up && info.up_thru < m.want {
+                    info.up_thru = self.map.epoch;
                     self.map_dirty = true;
-                } else {
-                    let _ = info;
                 }
             }
             Message::OsdFailure(m) if m.kind != FailureKind::Alive && !self.is_running(m.target) => {
