@@ -78,9 +78,10 @@ impl Osd {
         let mut pgs = BTreeMap::new();
         for (coll, _) in disk.collections() {
             let Some(id) = crate::pg::pg_of(coll) else { continue };
-            let pg = Pg::load(disk, coll, &maps.newest).map_err(|errno| LoadError::Pg { pg: id, errno })?;
+            let pg = Pg::load(disk, coll).map_err(|errno| LoadError::Pg { pg: id, errno })?;
             pgs.extend(pg.map(|pg| (id, pg)));
         }
+        catch_up(&maps, disk, &mut pgs);
         let sh = Shared {
             whoami: config.whoami,
             map: maps.newest.clone(),
@@ -190,6 +191,11 @@ impl Osd {
     /// The state of a PG as this OSD has it; `None` if it holds no copy.
     pub fn pg_state(&self, pg: PgId) -> Option<types::pg::PgState> {
         self.pgs.get(&pg).map(Pg::state)
+    }
+
+    /// One line on where a PG stands here, for logs of simulations.
+    pub fn pg_line(&self, pg: PgId) -> String {
+        self.pgs.get(&pg).map_or_else(|| "absent".into(), Pg::line)
     }
 
     /// True if the map says that we are up, as the instance we are.
@@ -450,6 +456,18 @@ fn with_pg(pgs: &mut BTreeMap<PgId, Pg>, id: PgId, f: impl FnOnce(&mut Pg)) {
     if let Some(pg) = pgs.get_mut(&id) {
         f(pg);
     }
+}
+
+/// A crash may have kept maps whose consequences for PGs it lost: they are walked again.
+fn catch_up(maps: &Maps, disk: &mut dyn Disk, pgs: &mut BTreeMap<PgId, Pg>) {
+    let Some(from) = pgs.values().map(|pg| pg.walk.since).min() else { return };
+    let mut old: Option<OsdMap> = None;
+    maps.replay(disk, from, maps.epoch().next(), |map| {
+        if let Some(old) = &old {
+            pgs.values_mut().for_each(|pg| pg.advance(old, map));
+        }
+        old = Some(map.clone());
+    });
 }
 
 fn osd_inst(source: OpSource) -> EntityInst {

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use denc::{BString, Decode, Encode};
 use std::ops::Bound;
 use store::Transaction;
-use types::map::OsdMap;
 use types::msg::internal_osd::{PeerHistory, PgTotals};
 use types::{EVersion, Epoch, Errno, HObject, OsdId, PgId, ShardPgId};
 
@@ -90,7 +89,7 @@ impl Pg {
     }
 
     /// Reads a PG's rows. `None`: the collection was created but never described, and holds nothing.
-    pub fn load(disk: &mut dyn Disk, coll: ShardPgId, map: &OsdMap) -> Result<Option<Pg>, Errno> {
+    pub fn load(disk: &mut dyn Disk, coll: ShardPgId) -> Result<Option<Pg>, Errno> {
         let Some(raw) = disk.coll_get(coll, META_ROW)? else {
             return Ok(None);
         };
@@ -105,15 +104,7 @@ impl Pg {
         pg.log.reset(meta.log_tail);
         pg.load_log(disk)?;
         pg.load_missing(disk)?;
-        pg.catch_up(map);
         Ok(Some(pg))
-    }
-
-    /// The stored mapping may lag behind the stored map, when a crash came between the two.
-    fn catch_up(&mut self, map: &OsdMap) {
-        if let Some(mapping) = Mapping::of(map, self.id) {
-            self.walk.step(map, map.epoch, mapping);
-        }
     }
 
     fn load_log(&mut self, disk: &mut dyn Disk) -> Result<(), Errno> {

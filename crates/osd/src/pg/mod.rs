@@ -132,8 +132,12 @@ impl Pg {
     }
 
     /// Goes from one map to the next; `handle_maps` follows when all that came are walked. A pool that is gone leaves
-    /// the walk where it is.
+    /// the walk where it is, and so does a map from before the interval: a crash may have kept more of the PG than of
+    /// the maps.
     pub fn advance(&mut self, old: &OsdMap, new: &OsdMap) {
+        if new.epoch <= self.walk.since {
+            return;
+        }
         if let Some(mapping) = Mapping::of(new, self.id) {
             self.walk.step(old, new.epoch, mapping);
         }

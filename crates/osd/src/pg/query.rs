@@ -83,6 +83,24 @@ impl Pg {
         }
     }
 
+    /// Everything that matters on one line.
+    pub fn line(&self) -> String {
+        let m = &self.walk.mapping;
+        format!(
+            "{} since {} acting {:?} {} [{}..{}] les {} missing {} complete {} {}",
+            self.stage_name(),
+            self.walk.since,
+            m.acting.iter().map(|o| o.0).collect::<Vec<_>>(),
+            self.state(),
+            self.log.tail,
+            self.log.head(),
+            self.last_epoch_started,
+            self.missing.len(),
+            self.complete,
+            self.stage_detail()
+        )
+    }
+
     fn stage_detail(&self) -> String {
         match &self.stage {
             super::Stage::Peering(p) => format!("{:?}", p.step),

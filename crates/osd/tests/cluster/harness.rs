@@ -175,6 +175,10 @@ impl Cluster {
         match msg {
             Message::OsdBoot(m) => {
                 let i = m.osd.0 as usize;
+                // Down and up again are two epochs, or nobody would see an interval end.
+                if self.map_dirty {
+                    self.publish();
+                }
                 if self.map.is_up(m.osd) {
                     // Another boot of it: first it is down.
                     if self.map.client_addrs[i] != m.public_addrs {
@@ -411,7 +415,14 @@ impl Cluster {
     }
 
     pub fn status(&self) -> String {
-        let pgs: Vec<String> = self.pgs().iter().map(|pg| format!("{pg} {}", self.state(*pg))).collect();
+        let line = |pg: &PgId| {
+            let lines = (0..self.daemons.len()).map(|o| match &self.daemons[o].running {
+                Some((core, _)) => format!("  osd.{o} e{} {}\n", core.epoch(), core.pg_line(*pg)),
+                None => String::new(),
+            });
+            format!("\n{pg}\n{}", lines.collect::<String>())
+        };
+        let pgs: Vec<String> = self.pgs().iter().filter(|pg| self.state(**pg) != "active+clean").map(line).collect();
         let up: Vec<String> = (0..self.daemons.len() as i32)
             .map(|o| format!("osd.{o} running {} up {}", self.is_running(OsdId(o)), self.map.is_up(OsdId(o))))
             .collect();
