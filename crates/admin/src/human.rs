@@ -109,6 +109,22 @@ fn strip_zeros(s: &str) -> &str {
     if s.contains('.') { s.trim_end_matches('0').trim_end_matches('.') } else { s }
 }
 
+/// A number in `width` characters, the last of them a unit letter or a blank, as the manager's modules print: `25258k`,
+/// `    0 `. `factor` is 1000 or 1024; `width` is at least 5.
+pub fn narrow(n: u64, width: usize, factor: u64) -> String {
+    let units = [' ', 'k', 'M', 'G', 'T', 'P', 'E'];
+    let fits = |power: &u32| (n / factor.pow(*power)).to_string().len() < width;
+    let power = (0..units.len() as u32 - 1).find(fits).unwrap_or(6);
+    let digits = width.saturating_sub(1);
+    if power == 0 {
+        return format!("{n:>digits$} ");
+    }
+    let exact = format!("{:.6}", n as f64 / (factor as f64).powi(power as i32));
+    let cut: String = exact.chars().take(digits).collect();
+    let cut = cut.strip_suffix('.').map_or(cut.clone(), |whole| format!(" {whole}"));
+    format!("{cut}{}", units.get(power as usize).unwrap_or(&' '))
+}
+
 /// A CRUSH or OSD weight (`weightf_t`): five decimals, `0` for none, `-` for "does not apply".
 pub fn weight(v: f32) -> String {
     match v {
@@ -172,6 +188,13 @@ mod tests {
         assert_eq!(general(0.00001, 6), "1e-05");
         assert_eq!(general(1_000_000.0, 6), "1e+06");
         assert_eq!(general(1.0, 17), "1");
+    }
+
+    #[test]
+    fn narrow_numbers_end_in_a_unit_or_a_blank() {
+        let six = [(0, "    0 "), (25_864_680, "25258k"), (32_212_254_720, "30720M"), (99_999, "99999 "), (102_400, "100.0k")];
+        six.iter().for_each(|(n, text)| assert_eq!(narrow(*n, 6, 1024), *text));
+        assert_eq!([narrow(330_248_192, 5, 1024), narrow(1234, 5, 1000)], [" 314M", "1234 "]);
     }
 
     #[test]

@@ -17,8 +17,27 @@ pub struct OsdReport {
     pub stat: OsdStat,
     pub pools: BTreeMap<PoolId, StoreStatfs>,
     pub perf: BTreeMap<String, PerfValue>,
+    /// The counters before, and when: for rates.
+    pub perf_before: Option<(Mono, BTreeMap<String, PerfValue>)>,
     pub slow_ops: SlowOps,
     pub config: BTreeMap<String, ConfigInForce>,
+}
+
+impl OsdReport {
+    /// How much counters grew per second, summed; 0 until there are two reports.
+    pub fn rate(&self, counters: &[&str]) -> u64 {
+        let Some((at, before)) = &self.perf_before else { return 0 };
+        let sum = |perf: &BTreeMap<String, PerfValue>| -> u64 {
+            let value = |name: &&str| match perf.get(*name) {
+                Some(PerfValue::Int(n)) => *n,
+                Some(PerfValue::Avg { count, .. }) => *count,
+                None => 0,
+            };
+            counters.iter().map(value).sum()
+        };
+        let span = (self.at - *at).as_secs_f64();
+        if span > 0.0 { (sum(&self.perf).saturating_sub(sum(before)) as f64 / span) as u64 } else { 0 }
+    }
 }
 
 /// All PGs and OSDs as they were last reported.
@@ -60,16 +79,15 @@ impl PgMap {
         for (pg, stat) in stats.pgs {
             self.take_pg(map, pg, stat);
         }
-        let config = match (stats.config, self.osds.remove(&stats.osd)) {
-            (Some(config), _) => config,
-            (None, Some(before)) => before.config,
-            (None, None) => BTreeMap::new(),
-        };
+        let before = self.osds.remove(&stats.osd);
+        let perf_before = before.as_ref().map(|b| (b.at, b.perf.clone()));
+        let config = stats.config.or(before.map(|b| b.config)).unwrap_or_default();
         let report = OsdReport {
             at: now.mono,
             stat: stats.stat,
             pools: stats.pools,
             perf: stats.perf,
+            perf_before,
             slow_ops: stats.slow_ops,
             config,
         };

@@ -254,6 +254,17 @@ p                      25258k                3.0        30720M  0.0024          
 }
 
 #[test]
+fn osd_status_has_stock_columns() {
+    let wanted = "\
+ID  HOST   USED  AVAIL  WR OPS  WR DATA  RD OPS  RD DATA  STATE      
+ 0  vm     314M  9925M      0        0       0        0   exists,up  
+ 1  vm     314M  9925M      0        0       0        0   exists,up  
+ 2  vm     314M  9925M      0        0       0        0   exists,up  
+";
+    assert_eq!(text(&mut cluster(), r#"{"prefix":"osd status"}"#), wanted);
+}
+
+#[test]
 fn errors_read_as_stock_ones() {
     let mut mgr = cluster();
     let mut refusal = |json: &str| {

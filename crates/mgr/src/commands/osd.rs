@@ -6,6 +6,7 @@ use crate::show::osd_df::Filter;
 use crate::show::pg_json;
 use admin::TextTable;
 use admin::command::{Args, Command, CommandError, Reply};
+use admin::human::narrow;
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use types::pg::PgState;
@@ -89,20 +90,30 @@ impl Mgr {
             Some(name) => Some(crush.item(name).ok_or_else(|| CommandError::invalid(format!("Bucket not found: {name}")))?),
             None => None,
         };
-        let mut t = TextTable::new().figures("ID").left("HOST").figures("USED").figures("AVAIL").left("STATE");
+        let mut t = TextTable::new().right("ID").left("HOST");
+        for name in ["USED", "AVAIL", "WR OPS", "WR DATA", "RD OPS", "RD DATA"] {
+            t = t.right(name);
+        }
+        t = t.left("STATE");
         for osd in self.osdmap().osds().filter(|o| under.is_none_or(|root| crush.subtree_contains(root, o.0))) {
-            let stat = self.pgs().osds.get(&osd).map(|r| r.stat.statfs).unwrap_or_default();
+            let report = self.pgs().osds.get(&osd);
+            let stat = report.map(|r| r.stat.statfs).unwrap_or_default();
+            let rate = |counters: &[&str]| report.map_or(0, |r| r.rate(counters));
             let host = crush.full_location(osd.0).into_iter().find(|(kind, _)| kind == "host").map(|(_, name)| name);
-            let states = types::map::osdmap::osd_state_names(self.osdmap().state(osd)).join(",");
             t.row([
                 osd.to_string(),
                 host.unwrap_or_default(),
-                admin::human::bytes(stat.used_raw()),
-                admin::human::bytes(stat.available),
-                states,
+                narrow(stat.used_raw(), 5, 1024),
+                narrow(stat.available, 5, 1024),
+                narrow(rate(&["osd.op_w", "osd.op_rw"]), 5, 1000),
+                narrow(rate(&["osd.op_in_bytes"]), 5, 1024),
+                narrow(rate(&["osd.op_r"]), 5, 1000),
+                narrow(rate(&["osd.op_out_bytes"]), 5, 1024),
+                types::map::osdmap::osd_state_names(self.osdmap().state(osd)).join(","),
             ]);
         }
-        Ok(Reply::output(t.render()))
+        // The stock table pads every column to its right, the last one too.
+        Ok(Reply::output(t.render().lines().map(|line| format!("{line}  \n")).collect::<String>()))
     }
 
     fn pool_stats(&self, command: &Command, args: &Args) -> Answer {

@@ -5,6 +5,7 @@
 use crate::core::Mgr;
 use crate::digest::raw_used_rate;
 use admin::TextTable;
+use admin::human::narrow;
 use admin::usage;
 use serde_json::{Value, json};
 use types::PoolId;
@@ -50,10 +51,10 @@ impl Mgr {
             let (stored, rate, capacity) = self.pool_shape(*id, pool);
             t.row([
                 self.pool_name(*id).to_string(),
-                six_characters(stored),
+                narrow(stored, 6, 1024),
                 String::new(),
                 format!("{rate:.1}"),
-                six_characters(capacity),
+                narrow(capacity, 6, 1024),
                 format!("{:.4}", ratio(stored as f64 * rate, capacity)),
                 String::new(),
                 String::new(),
@@ -106,29 +107,4 @@ impl Mgr {
 
 fn ratio(part: f64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part / whole as f64 }
-}
-
-/// A size in five characters and a binary unit letter, which is a blank for bytes.
-fn six_characters(n: u64) -> String {
-    let units = [' ', 'k', 'M', 'G', 'T', 'P', 'E'];
-    let power = (0..units.len() as u32 - 1).find(|p| (n / 1024u64.pow(*p)).to_string().len() <= 5).unwrap_or(6);
-    if power == 0 {
-        return format!("{n:>5} ");
-    }
-    let exact = format!("{:.6}", n as f64 / 1024f64.powi(power as i32));
-    let cut: String = exact.chars().take(5).collect();
-    let cut = cut.strip_suffix('.').map_or(cut.clone(), |whole| format!(" {whole}"));
-    format!("{cut}{}", units[power as usize])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_take_six_characters() {
-        for (n, text) in [(0, "    0 "), (25_864_680, "25258k"), (32_212_254_720, "30720M"), (99_999, "99999 "), (102_400, "100.0k")] {
-            assert_eq!(six_characters(n), text, "{n}");
-        }
-    }
 }
