@@ -3,12 +3,13 @@
 use crate::pgmap::PgMap;
 use crate::rates::Rates;
 use crate::services::Services;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 use types::map::OsdMap;
-use types::msg::internal::MgrStats;
+use types::msg::internal::{ConfigInForce, MgrStats};
 use types::msg::{MMgrClose, MMgrOpen, MMgrReport};
-use types::{EntityInst, Now};
+use types::{EntityInst, EntityName, Now, OsdId};
 
 /// Options the manager goes by.
 #[derive(Debug, Clone, PartialEq)]
@@ -45,6 +46,7 @@ pub struct Mgr {
     pgs: PgMap,
     rates: Rates,
     services: Services,
+    own: Option<(EntityName, BTreeMap<String, ConfigInForce>)>,
 }
 
 impl Mgr {
@@ -56,12 +58,25 @@ impl Mgr {
             pgs: PgMap::default(),
             rates: Rates::default(),
             services: Services::default(),
+            own: None,
         }
     }
 
     /// Goes by other options from now on.
     pub fn set_settings(&mut self, settings: MgrSettings) {
         self.settings = settings;
+    }
+
+    /// Our own name and options, for `config show`.
+    pub fn set_own_config(&mut self, name: EntityName, options: BTreeMap<String, ConfigInForce>) {
+        self.own = Some((name, options));
+    }
+
+    /// The options that a daemon reported; `None` for one that did not report.
+    pub(crate) fn config_of(&self, who: &str) -> Option<&BTreeMap<String, ConfigInForce>> {
+        let own = self.own.as_ref().filter(|(name, _)| name.to_string() == who).map(|(_, options)| options);
+        let osd = || who.strip_prefix("osd.").and_then(|id| id.parse().ok()).and_then(|id| self.pgs.osds.get(&OsdId(id)));
+        own.or_else(|| osd().map(|report| &report.config))
     }
 
     /// A newer osdmap.

@@ -159,6 +159,19 @@ MIN/MAX VAR: 1.00/1.00  STDDEV: 0
 }
 
 #[test]
+fn an_osd_outside_the_tree_is_a_stray() {
+    let mut mgr = cluster();
+    let mut map = osdmap();
+    map.epoch = Epoch(19);
+    map.set_max_osd(4);
+    map.osd_state[3] = OsdMap::STATE_EXISTS;
+    mgr.handle_osdmap(at(60), Arc::new(map));
+    let json: serde_json::Value = serde_json::from_str(&text(&mut mgr, r#"{"prefix":"osd df","format":"json"}"#)).unwrap();
+    assert_eq!((json["nodes"].as_array().unwrap().len(), &json["stray"][0]["id"]), (3, &3.into()));
+    assert!(text(&mut mgr, r#"{"prefix":"osd df"}"#).contains("\n 3               0         0     0 B"));
+}
+
+#[test]
 fn osd_df_json_counts_in_kilobytes() {
     let json = text(&mut cluster(), r#"{"prefix":"osd df","format":"json"}"#);
     let node = concat!(

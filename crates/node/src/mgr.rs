@@ -150,6 +150,7 @@ impl MgrNode {
             MonClientEvent::Config(config) => {
                 self.options.replace_mon(&config);
                 self.mgr.set_settings(settings(&self.options));
+                self.mgr.set_own_config(self.mon.name().clone(), self.options.in_force());
                 self.tick = tick(&self.options);
             }
             MonClientEvent::AuthFailed { errno } => tracing::error!("the monitors refuse us: {errno}"),

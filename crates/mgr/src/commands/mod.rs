@@ -10,7 +10,7 @@ use crate::show::{config, iostat};
 use admin::command::{Args, Command, CommandError, CommandSpec, CommandTable, MGR_COMMANDS, Reply};
 use serde_json::{Value, json};
 use std::sync::LazyLock;
-use types::{Errno, Now, OsdId};
+use types::{Errno, Now};
 
 static TABLE: LazyLock<CommandTable> = LazyLock::new(|| CommandTable::new(MGR_COMMANDS));
 
@@ -75,8 +75,7 @@ impl Mgr {
     fn config_command(&self, command: &Command, args: &Args) -> Answer {
         let who = args.require("who")?;
         let unknown = || CommandError::new(Errno::ENOENT, format!("no config state for daemon {who}"));
-        let osd = who.strip_prefix("osd.").and_then(|id| id.parse().ok()).map(OsdId).ok_or_else(unknown)?;
-        let reported = &self.pgs().osds.get(&osd).ok_or_else(unknown)?.config;
+        let reported = self.config_of(who).ok_or_else(unknown)?;
         if let Some(name) = args.str("key") {
             let value = config::value(reported, name).ok_or_else(|| CommandError::new(Errno::ENOENT, ""))?;
             return Ok(Reply::output(value + "\n"));

@@ -50,7 +50,9 @@ impl Mgr {
         if tree {
             t = t.left("TYPE NAME");
         }
-        for node in self.nodes(filter).into_iter().filter(|n| tree || n.id >= 0) {
+        let nodes = self.nodes(filter);
+        let strays = self.strays(&nodes, filter);
+        for node in nodes.into_iter().filter(|n| tree || n.id >= 0).chain(strays) {
             t.row(self.df_row(&node, &spread));
         }
         let mut total = vec![String::new(), String::new(), String::new(), "TOTAL".into()];
@@ -69,7 +71,7 @@ impl Mgr {
         let f = &spread.total;
         json!({
             "nodes": shown.map(|n| self.df_node(n, &spread, &nodes)).collect::<Vec<_>>(),
-            "stray": [],
+            "stray": self.strays(&nodes, filter).iter().map(|n| self.df_node(n, &spread, &nodes)).collect::<Vec<_>>(),
             "summary": {
                 "total_kb": f.total >> 10, "total_kb_used": f.used_raw() >> 10, "total_kb_used_data": f.allocated >> 10,
                 "total_kb_used_omap": f.omap_allocated >> 10, "total_kb_used_meta": f.internal_metadata >> 10,
@@ -141,7 +143,19 @@ impl Mgr {
         Value::Object(out)
     }
 
-    /// OSDs and, above them, buckets that hold any that are shown; then OSDs that are nowhere in the tree.
+    /// OSDs that are nowhere in the tree.
+    fn strays(&self, nodes: &[Node], filter: &Filter) -> Vec<Node> {
+        let placed: BTreeSet<i32> = nodes.iter().map(|n| n.id).collect();
+        let map = self.osdmap();
+        let stray = map.osds().map(|o| o.0).filter(|o| map.crush.parent(*o).is_none() && !placed.contains(o));
+        let node = |id: i32| {
+            let usage = self.usage_below(id, filter);
+            Node { id, depth: 0, parent: None, usage, pgs: self.pgs().num_pgs_of(OsdId(id)) }
+        };
+        stray.filter(|o| self.shown(*o, filter)).map(node).collect()
+    }
+
+    /// OSDs and, above them, buckets that hold any that are shown.
     fn nodes(&self, filter: &Filter) -> Vec<Node> {
         let crush = &self.osdmap().crush;
         let mut out = vec![];
