@@ -44,6 +44,8 @@ pub struct Mgr {
     settings: MgrSettings,
     osdmap: Arc<OsdMap>,
     pgs: PgMap,
+    /// Reports made with a newer map than ours, the last of each OSD: they wait for it.
+    early: BTreeMap<OsdId, MgrStats>,
     rates: Rates,
     services: Services,
     own: Option<(EntityName, BTreeMap<String, ConfigInForce>)>,
@@ -56,6 +58,7 @@ impl Mgr {
             settings,
             osdmap: Arc::new(OsdMap::default()),
             pgs: PgMap::default(),
+            early: BTreeMap::new(),
             rates: Rates::default(),
             services: Services::default(),
             own: None,
@@ -83,10 +86,18 @@ impl Mgr {
     pub fn handle_osdmap(&mut self, now: Now, map: Arc<OsdMap>) {
         self.pgs.handle_osdmap(now, &map);
         self.osdmap = map;
+        let (ready, early) = std::mem::take(&mut self.early).into_iter().partition(|(_, s)| s.epoch <= self.osdmap.epoch);
+        self.early = early;
+        let ready: BTreeMap<OsdId, MgrStats> = ready;
+        ready.into_values().for_each(|stats| self.handle_stats(now, stats));
     }
 
     /// An OSD reports.
     pub fn handle_stats(&mut self, now: Now, stats: MgrStats) {
+        if stats.epoch > self.osdmap.epoch {
+            self.early.insert(stats.osd, stats);
+            return;
+        }
         let map = self.osdmap.clone();
         self.pgs.handle_stats(now, &map, stats);
     }

@@ -308,6 +308,21 @@ fn a_pg_whose_primary_is_down_is_stale_and_new_pgs_are_unknown() {
 }
 
 #[test]
+fn a_report_of_a_newer_map_waits_for_it() {
+    let mut mgr = cluster();
+    let mut map = osdmap();
+    map.epoch = Epoch(19);
+    map.pools.insert(PoolId(3), PgPool::replicated(3, 1, 0));
+    map.pool_name.insert(PoolId(3), "new".into());
+    let mut next = report(2);
+    next.epoch = Epoch(19);
+    next.pgs = BTreeMap::from([(PgId { pool: PoolId(3), seed: 0 }, pg(3, 0, [2, 1, 0]))]);
+    mgr.handle_stats(at(59), next);
+    mgr.handle_osdmap(at(60), Arc::new(map));
+    assert_eq!(mgr.digest(at(60)).pgs_by_state, BTreeMap::from([(6, 10)]));
+}
+
+#[test]
 fn the_digest_carries_usage_and_health() {
     let mgr = cluster();
     let digest = mgr.digest(at(58));
