@@ -5,7 +5,7 @@ use crush::CrushMap;
 use denc::{Decode, Encode, to_bytes};
 use types::map::{FsMap, FsMapUser, MdsMap, MgrMap, MonMap, OsdMap, OsdMapIncremental};
 use types::msg::{MOsdOp, Message, RawMessage, WireMessage};
-use types::{ObjectLocator, PoolId, features};
+use types::{ObjectLocator, features};
 
 fn decode<T: Decode>(data: &[u8]) -> Option<T> {
     denc::from_bytes(&Bytes::copy_from_slice(data)).ok()
@@ -15,54 +15,108 @@ fn seed<T: Encode>(value: &T) -> Vec<u8> {
     to_bytes(value, features::SUPPORTED).to_vec()
 }
 
-pub fn osdmap(data: &[u8]) {
-    let Some(map) = decode::<OsdMap>(data) else { return };
+/// A life of a stock cluster: incrementals behind their lengths, the first with a whole map.
+const HISTORY: &[u8] = include_bytes!("../../crates/types/testdata/stock-16.2.15/osdmap_incrementals.bin");
+
+fn history() -> Vec<Bytes> {
+    let all = Bytes::from_static(HISTORY);
+    let mut d = denc::Decoder::shared(&all);
+    std::iter::from_fn(|| d.blob().ok()).collect()
+}
+
+/// The map that history leads to.
+fn last_map() -> &'static OsdMap {
+    static MAP: std::sync::OnceLock<OsdMap> = std::sync::OnceLock::new();
+    MAP.get_or_init(|| {
+        let mut map = OsdMap::default();
+        for inc in history() {
+            let inc = denc::from_bytes(&inc).expect("recorded");
+            map.apply_incremental(&inc).expect("recorded");
+        }
+        map
+    })
+}
+
+/// Writes the checksum the bytes should have, or nothing behind it would ever be reached. `behind` bytes follow it.
+fn reseal(data: &[u8], behind: usize) -> Vec<u8> {
+    let mut data = data.to_vec();
+    if let Some(at) = data.len().checked_sub(4 + behind) {
+        let run = |seed: u32, bytes: &[u8]| !crc32c::crc32c_append(!seed, bytes);
+        let crc = run(run(u32::MAX, &data[..at]), &data[at + 4..]);
+        data[at..at + 4].copy_from_slice(&crc.to_le_bytes());
+    }
+    data
+}
+
+/// Asks a stranger's map for everything that a daemon or a client would.
+fn use_map(map: &OsdMap) {
     for pool in map.pools.keys().take(3) {
-        if let Some(pg) = map.object_to_pg(&ObjectLocator::pool(*pool), b"object") {
-            map.pg_to_up_acting(pg);
+        if let Some(raw) = map.object_to_pg(&ObjectLocator::pool(*pool), b"object") {
+            map.raw_pg_to_pg(raw).map(|pg| map.pg_to_up_acting(pg));
         }
     }
-    to_bytes(&map, features::SUPPORTED);
+    map.dump_json();
+    map.print_plain();
+    to_bytes(map, features::SUPPORTED);
+}
+
+pub fn osdmap(data: &[u8]) {
+    decode::<OsdMap>(data);
+    if let Some(map) = decode::<OsdMap>(&reseal(data, 0)) {
+        use_map(&map);
+    }
 }
 
 pub fn osdmap_seeds() -> Vec<Vec<u8>> {
-    vec![seed(&OsdMap::default())]
+    vec![seed(&OsdMap::default()), seed(last_map())]
 }
 
 pub fn osdmap_incremental(data: &[u8]) {
-    let Some(inc) = decode::<OsdMapIncremental>(data) else { return };
-    let mut map = OsdMap::default();
-    if map.apply_incremental(&inc).is_ok() {
-        map.object_to_pg(&ObjectLocator::pool(PoolId(1)), b"object").map(|pg| map.pg_to_up_acting(pg));
+    decode::<OsdMapIncremental>(data);
+    let Some(mut inc) = decode::<OsdMapIncremental>(&reseal(data, 4)) else { return };
+    // Steps from an empty map, and from one with everything in it.
+    for mut map in [OsdMap::default(), last_map().clone()] {
+        (inc.epoch, inc.fsid) = (map.epoch.next(), map.fsid);
+        if map.apply_unchecked(&inc).is_ok() {
+            use_map(&map);
+        }
     }
 }
 
 pub fn incremental_seeds() -> Vec<Vec<u8>> {
-    vec![seed(&OsdMapIncremental::default())]
+    let mut seeds: Vec<Vec<u8>> = history().iter().map(|inc| inc.to_vec()).collect();
+    seeds.push(seed(&OsdMapIncremental::default()));
+    seeds
 }
 
 pub fn monmap(data: &[u8]) {
     if let Some(map) = decode::<MonMap>(data) {
+        map.dump_json();
+        map.print_plain();
         to_bytes(&map, features::SUPPORTED);
     }
 }
 
 pub fn monmap_seeds() -> Vec<Vec<u8>> {
-    vec![seed(&MonMap::default())]
+    vec![seed(&MonMap::default()), include_bytes!("../../crates/types/testdata/stock-16.2.15/monmap.bin").to_vec()]
 }
 
 pub fn mgrmap(data: &[u8]) {
     if let Some(map) = decode::<MgrMap>(data) {
+        map.dump_json();
         to_bytes(&map, features::SUPPORTED);
     }
 }
 
 pub fn mgrmap_seeds() -> Vec<Vec<u8>> {
-    vec![seed(&MgrMap::default())]
+    vec![seed(&MgrMap::default()), include_bytes!("../../crates/types/testdata/stock-16.2.15/mgrmap.bin").to_vec()]
 }
 
 pub fn fsmap(data: &[u8]) {
-    decode::<FsMap>(data);
+    if let Some(map) = decode::<FsMap>(data) {
+        map.dump_json();
+        map.print_plain();
+    }
     decode::<FsMapUser>(data);
     decode::<MdsMap>(data);
 }
