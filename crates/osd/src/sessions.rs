@@ -41,7 +41,7 @@ impl Session {
         for op in &m.ops {
             if let Op::Call(args) = op.op
                 && let Ok((class, method, _)) = op.call_parts(&args)
-                && let Some(method) = cls::find(&class, &method)
+                && let Ok(method) = cls::find(&class, &method)
             {
                 parts.push((String::from_utf8_lossy(&class).into_owned(), method));
             }

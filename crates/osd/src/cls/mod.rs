@@ -16,6 +16,7 @@ mod version;
 pub use call::{Call, Origin};
 
 use crate::ops::Halt;
+use types::Errno;
 
 /// The method looks at the object.
 pub const RD: u8 = 1;
@@ -42,15 +43,25 @@ pub struct Class {
 /// Every class this OSD knows.
 pub static CLASSES: &[Class] = &[hello::CLASS, lock::CLASS, numops::CLASS, refcount::CLASS, version::CLASS];
 
-/// The method `class.method`; `None` becomes EOPNOTSUPP, on which clients fall back to older ways.
-pub fn find(class: &[u8], method: &[u8]) -> Option<&'static Method> {
-    let class = CLASSES.iter().find(|c| c.name.as_bytes() == class)?;
-    class.methods.iter().find(|m| m.name.as_bytes() == method)
+/// Classes that an OSD may have (`osd_class_load_list`): what is not among them is forbidden.
+const ALLOWED: &[&str] = &[
+    "2pc_queue", "cas", "cephfs", "cmpomap", "fifo", "hello", "journal", "lock", "log", "numops", "otp", "queue", "rbd",
+    "refcount", "rgw", "rgw_gc", "timeindex", "user", "version",
+];
+
+/// The method `class.method`. EPERM for a class nobody may load, EOPNOTSUPP for one or for a method that is not here:
+/// on that clients fall back to older ways.
+pub fn find(class: &[u8], method: &[u8]) -> Result<&'static Method, Errno> {
+    if !ALLOWED.iter().any(|c| c.as_bytes() == class) {
+        return Err(Errno::EPERM);
+    }
+    let class = CLASSES.iter().find(|c| c.name.as_bytes() == class).ok_or(Errno::EOPNOTSUPP)?;
+    class.methods.iter().find(|m| m.name.as_bytes() == method).ok_or(Errno::EOPNOTSUPP)
 }
 
 /// A method's arguments; whatever does not decode is EINVAL.
 fn args<T: denc::Decode>(input: &[u8]) -> Result<T, Halt> {
-    denc::from_slice(input).map_err(|_| types::Errno::EINVAL.into())
+    denc::from_slice(input).map_err(|_| Errno::EINVAL.into())
 }
 
 /// Appends the encoding of a method's answer.

@@ -23,7 +23,7 @@ pub fn classify(ops: &[OsdOp]) -> Result<Access, Errno> {
         match op.op {
             Op::Call(args) => {
                 let (class, method, _) = op.call_parts(&args).map_err(|_| Errno::EINVAL)?;
-                let method = cls::find(&class, &method).ok_or(Errno::EOPNOTSUPP)?;
+                let method = cls::find(&class, &method)?;
                 access.class_reads |= method.flags & cls::RD != 0;
                 access.class_writes |= method.flags & cls::WR != 0;
                 // A method that neither reads nor writes still has to be answered in its turn.
@@ -67,6 +67,7 @@ mod tests {
     fn what_is_not_registered_is_not_supported() {
         assert_eq!(classify(&[OsdOp::call("lock", "nosuch", b"")]), Err(Errno::EOPNOTSUPP));
         assert_eq!(classify(&[OsdOp::call("rbd", "create", b"")]), Err(Errno::EOPNOTSUPP));
+        assert_eq!(classify(&[OsdOp::call("nosuch", "create", b"")]), Err(Errno::EPERM));
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl<'a> Exec<'a> {
 
     fn op_call(&mut self, op: &OsdOp, args: types::msg::osd_op::Call, out: &mut Output) -> Result<i32, Halt> {
         let (class, method, input) = op.call_parts(&args).map_err(|_| Errno::EINVAL)?;
-        let method = cls::find(&class, &method).ok_or(Errno::EOPNOTSUPP)?;
+        let method = cls::find(&class, &method)?;
         self.user_modify |= method.flags & cls::WR != 0;
         let mut buf = Vec::new();
         let mut call = Call::new(self, method.flags);
