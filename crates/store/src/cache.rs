@@ -24,30 +24,27 @@ impl OnodeCache {
     /// Takes an onode out for changing; the ring still knows it.
     pub fn take(&mut self, key: &[u8]) -> Option<(Bytes, Box<Onode>)> {
         let (key, onode) = self.map.remove_entry(key)?;
-        self.bytes -= onode.memory() + key.len() as u64;
+        self.bytes -= onode.memory;
         Some((key, onode))
     }
 
     /// Puts one back that `take` gave out.
     pub fn put_back(&mut self, key: Bytes, mut onode: Box<Onode>) {
         onode.hot = true;
-        self.bytes += onode.memory() + key.len() as u64;
+        self.bytes += onode.memory;
         self.map.insert(key, onode);
+    }
+
+    /// As `put_back`, for one whose size may have changed.
+    pub fn put_back_changed(&mut self, key: Bytes, mut onode: Box<Onode>) {
+        onode.memory = onode.count_memory() + key.len() as u64;
+        self.put_back(key, onode);
     }
 
     /// Adds one that was not in the cache.
     pub fn insert(&mut self, key: Bytes, onode: Box<Onode>) {
         self.ring.push_back(key.clone());
-        self.put_back(key, onode);
-    }
-
-    /// Changes an onode in place; false if it is not here.
-    pub fn update(&mut self, key: &[u8], f: impl FnOnce(&mut Onode)) -> bool {
-        let Some(onode) = self.map.get_mut(key) else { return false };
-        let before = onode.memory();
-        f(onode);
-        self.bytes = self.bytes + onode.memory() - before;
-        true
+        self.put_back_changed(key, onode);
     }
 
     /// Drops what was not used lately until `budget` holds. Pinned onodes stay.

@@ -70,7 +70,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
         self.queue_deferred(number, &mut txc);
         for key in txc.keys.drain(..) {
-            self.onodes.update(&key, |o| o.pins -= 1);
+            if let Some(o) = self.onodes.get_mut(&key) {
+                o.pins -= 1;
+            }
         }
         txc.state = TxcState::KvQueued;
         self.txcs.insert(number, txc);
@@ -236,8 +238,10 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// The blocks are in their place: the records go with the next batch, whoever needs that flushed.
     fn finish_deferred_batch(&mut self) {
         let Some(batch) = self.deferred.batch.take() else { return };
+        if let (Some(first), Some(last)) = (batch.records.first(), batch.records.last()) {
+            self.batch.delete_range(key::deferred(first.seq), key::deferred(last.seq + 1));
+        }
         for record in batch.records {
-            self.batch.delete(key::deferred(record.seq));
             for (phys, _) in &record.blocks {
                 match self.deferred.drop_one(*phys) {
                     Some((_, true)) => self.release(*phys),

@@ -163,6 +163,8 @@ pub(crate) struct Onode {
     pub pins: u32,
     /// Used since the cache last looked.
     pub hot: bool,
+    /// Bytes the cache counts it for.
+    pub memory: u64,
     /// Changed by the transaction being planned.
     pub dirty: bool,
     pub dirty_segs: BTreeSet<u32>,
@@ -180,7 +182,7 @@ impl Onode {
     }
 
     /// What it costs to keep, in bytes, roughly.
-    pub fn memory(&self) -> u64 {
+    pub fn count_memory(&self) -> u64 {
         let attrs: usize = self.attrs.iter().map(|(k, v)| 64 + k.len() + v.len()).sum();
         let segs: usize = self.segs.values().map(|s| 64 + 16 * s.blocks.capacity()).sum();
         (400 + attrs + segs) as u64

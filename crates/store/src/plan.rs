@@ -175,7 +175,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     fn return_slot(&mut self, slot: Slot) {
         if slot.known {
-            self.onodes.put_back(slot.key, slot.onode);
+            self.onodes.put_back_changed(slot.key, slot.onode);
         } else {
             self.onodes.insert(slot.key, slot.onode);
         }

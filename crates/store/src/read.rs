@@ -65,8 +65,13 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             return self.answer(&op, Err(Errno::EIO));
         };
         let ready = onode.pins == 0;
+        let segs = onode.segs.len();
         let planned = if ready { self.plan_read(&mut op, &mut onode) } else { Ok(()) };
-        self.onodes.put_back(key, onode);
+        // Planning may have read segments from the database.
+        match onode.segs.len() == segs {
+            true => self.onodes.put_back(key, onode),
+            false => self.onodes.put_back_changed(key, onode),
+        }
         match planned {
             Err(errno) => self.answer(&op, Err(errno)),
             Ok(()) if !ready => self.reads_blocked.push(op),
