@@ -106,7 +106,10 @@ impl Osd {
             self.clock.next_beacon = now.mono + BEACON_PERIOD;
             self.send_beacon(fx);
         }
-        if now.mono >= self.clock.next_stats {
+        // A PG that has changed is told of at once: operators wait for `active+clean`.
+        let me = self.sh.whoami;
+        let news = self.sh.booted && self.pgs.values().any(|pg| pg.is_primary(me) && pg.has_news());
+        if now.mono >= self.clock.next_stats || news {
             self.clock.next_stats = now.mono + STATS_PERIOD;
             self.send_stats(now, disk, fx);
         }

@@ -84,6 +84,11 @@ impl Pg {
         state
     }
 
+    /// True if the state is not the one last reported.
+    pub fn has_news(&self) -> bool {
+        self.state() != self.figures.state
+    }
+
     /// What the manager is told.
     pub fn report(&mut self, now: Now, epoch: Epoch) -> PgStat {
         let state = self.state();
