@@ -71,3 +71,28 @@ impl fmt::Display for Rwx {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::seq::IndexedRandom;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    #[test]
+    fn texts_from_pieces_of_the_grammar_never_panic_and_keep_their_words() {
+        let pieces = [
+            "allow", " ", "  ", "r", "rwx", "*", "all", "class-read", "class", "pool", "=", "\"", "'", "namespace",
+            "tag", "profile", "rbd", "osd", "command", "service", "module", "with", "prefix", "regex", "network",
+            "10.0.0.0/8", ",", ";", "x y", "object_prefix", "fsname", "é", "\t", "(",
+        ];
+        let mut rng = ChaCha8Rng::seed_from_u64(11);
+        for _ in 0..20_000 {
+            let n = rng.random_range(0..12);
+            let text: String = (0..n).filter_map(|_| pieces.choose(&mut rng).copied()).collect();
+            assert!(text.parse::<MonCaps>().map_or(true, |c| c.text() == text));
+            assert!(text.parse::<OsdCaps>().map_or(true, |c| c.text() == text));
+            assert!(text.parse::<MgrCaps>().map_or(true, |c| c.text() == text));
+        }
+    }
+}

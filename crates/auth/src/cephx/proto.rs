@@ -204,7 +204,7 @@ mod tests {
         // 36 bytes with the request's kind, as the reference observed.
         let m = Authenticate { client_challenge: 1, proof: 2, old_ticket: TicketBlob::none(), services: 0x35 };
         let bytes = denc::to_bytes(&m, 0);
-        assert_eq!(bytes.len() + 2, 36 - 0);
+        assert_eq!(bytes.len() + 2, 36);
         assert_eq!(denc::from_bytes::<Authenticate>(&bytes).unwrap(), m);
     }
 

@@ -1,0 +1,198 @@
+//! The client among scripted monitors and OSDs: what it does when they die, refuse, hold back or contradict themselves.
+
+mod lab;
+mod osd;
+
+use auth::mode;
+use bytes::Bytes;
+use lab::Lab;
+use osd::Mood;
+use types::map::OsdMap;
+use types::msg::osd::osd_flag;
+use types::msg::osd_op::Watch;
+use types::{EntityKind, Errno, OsdId};
+
+fn data(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+#[test]
+fn a_dead_monitor_is_passed_over() {
+    let mut lab = Lab::new();
+    lab.mons[0].alive = false;
+    for modes in [vec![mode::CRC], vec![mode::SECURE]] {
+        let (mut client, handle) = lab.client(|config| config.mon_modes = modes);
+        let map = lab.run(&mut client, handle.connect()).unwrap();
+        assert_eq!(map.epoch, lab.epoch());
+    }
+}
+
+#[test]
+fn a_wrong_key_is_told_and_not_waited_out() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|config| config.key = "AQCoiQBr6K7mARAAo2Vn/C6GJPUEn22yFX0T/w==".parse().unwrap());
+    assert_eq!(lab.run(&mut client, handle.connect()).unwrap_err(), Errno::EACCES);
+}
+
+#[test]
+fn the_global_id_survives_the_loss_of_a_monitor() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let (before, _) = lab.run(&mut client, handle.identity()).unwrap();
+    let serving = lab.mons.iter().position(|m| m.sessions() > 0).unwrap();
+    lab.mons[serving].alive = false;
+    lab.cut(&mut client);
+    let reply = lab.run(&mut client, handle.mon_command("{\"prefix\":\"x\"}", Bytes::new())).unwrap();
+    assert_eq!(reply.result, 0);
+    assert!(lab.mons[1 - serving].sessions() > 0);
+    assert_eq!(lab.run(&mut client, handle.identity()).unwrap().0, before);
+}
+
+#[test]
+fn requests_survive_a_lost_session_in_their_order() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let primary = lab.primary_of("o");
+    lab.osds[primary].mood = Mood::Silent;
+    let mut writes: Vec<_> = (0..5).map(|i| Box::pin(io.append(b"o", Bytes::from(vec![b'0' + i])))).collect();
+    lab.idle(&mut client, &mut writes);
+    assert_eq!(lab.osds[primary].seen.len(), 5);
+    lab.osds[primary].mood = Mood::Serve;
+    lab.cut(&mut client);
+    for write in writes {
+        lab.run(&mut client, write).unwrap();
+    }
+    let again = &lab.osds[primary].seen[5..];
+    assert!(again.iter().all(|m| m.retry == 1 && m.has_flag(osd_flag::RETRY)));
+    assert_eq!(lab.run(&mut client, io.read(b"o", 0, 0)).unwrap(), data("01234"));
+}
+
+#[test]
+fn a_new_primary_gets_what_the_old_one_did_not_answer() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let old = lab.primary_of("o");
+    lab.osds[old].mood = Mood::Silent;
+    let mut write = vec![Box::pin(io.write_full(b"o", data("x")))];
+    lab.idle(&mut client, &mut write);
+    lab.change_map(|inc| inc.new_state = [(OsdId(old as i32), OsdMap::STATE_UP)].into());
+    lab.run(&mut client, write.remove(0)).unwrap();
+    let new = lab.primary_of("o");
+    assert_ne!(old, new);
+    assert_eq!(lab.osds[new].seen.len(), 1);
+}
+
+#[test]
+fn a_map_that_does_not_add_up_is_fetched_whole() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    lab.change_map(|inc| inc.new_flags = Some(OsdMap::FLAG_NOOUT));
+    lab.damage_newest_incremental();
+    let map = lab.run(&mut client, handle.latest_map()).unwrap();
+    assert_eq!(map.epoch, lab.epoch());
+    assert!(map.has_flag(OsdMap::FLAG_NOOUT));
+    assert!(lab.mons.iter().any(|m| m.full_maps_given > 1));
+}
+
+#[test]
+fn incrementals_are_followed_one_by_one() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let given = |lab: &Lab| lab.mons.iter().map(|m| m.full_maps_given).sum::<u32>();
+    let before = given(&lab);
+    for flags in [OsdMap::FLAG_NOOUT, OsdMap::FLAG_NODOWN, OsdMap::FLAG_NOUP] {
+        lab.change_map(|inc| inc.new_flags = Some(flags));
+    }
+    let map = lab.run(&mut client, handle.latest_map()).unwrap();
+    assert!(map.has_flag(OsdMap::FLAG_NOUP));
+    assert_eq!(given(&lab), before);
+}
+
+#[test]
+fn a_backoff_holds_requests_until_it_is_lifted() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let primary = lab.primary_of("o");
+    lab.osds[primary].mood = Mood::HoldBack;
+    let mut writes = vec![Box::pin(io.append(b"o", data("1")))];
+    lab.idle(&mut client, &mut writes);
+    writes.push(Box::pin(io.append(b"o", data("2"))));
+    lab.idle(&mut client, &mut writes);
+    assert_eq!(lab.osds[primary].seen.len(), 1, "the second waits here");
+    assert_eq!(lab.osds[primary].backoffs_acked, 1);
+    lab.osds[primary].mood = Mood::Serve;
+    let now = lab.now;
+    lab.osds[primary].lift(now);
+    for write in writes {
+        lab.run(&mut client, write).unwrap();
+    }
+    assert_eq!(lab.run(&mut client, io.read(b"o", 0, 0)).unwrap(), data("12"));
+}
+
+#[test]
+fn a_paused_cluster_holds_writes_and_lets_reads_pass() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    lab.run(&mut client, io.write_full(b"o", data("x"))).unwrap();
+    lab.change_map(|inc| inc.new_flags = Some(OsdMap::FLAG_PAUSEWR));
+    lab.run(&mut client, handle.latest_map()).unwrap();
+    let mut write = vec![Box::pin(io.write_full(b"o", data("y")))];
+    lab.idle(&mut client, &mut write);
+    assert_eq!(lab.run(&mut client, io.read(b"o", 0, 0)).unwrap(), data("x"));
+    lab.change_map(|inc| inc.new_flags = Some(0));
+    lab.run(&mut client, write.remove(0)).unwrap();
+    assert_eq!(lab.run(&mut client, io.read(b"o", 0, 0)).unwrap(), data("y"));
+}
+
+#[test]
+fn a_ticket_under_a_past_secret_is_renewed_and_the_request_passes() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    lab.rotate_away(EntityKind::OSD);
+    lab.run(&mut client, io.write_full(b"o", data("x"))).unwrap();
+    let primary = lab.primary_of("o");
+    assert!(lab.osds[primary].refused > 0);
+}
+
+#[test]
+fn a_watch_is_kept_over_a_lost_session() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    lab.run(&mut client, io.write_full(b"o", data("x"))).unwrap();
+    let watch = lab.run(&mut client, io.watch(b"o", 0)).unwrap();
+    lab.cut(&mut client);
+    lab.pass(&mut client, 20);
+    let primary = lab.primary_of("o");
+    let watches: Vec<u8> = lab.osds[primary].watch_ops.clone();
+    assert_eq!(watches.first(), Some(&Watch::WATCH));
+    assert!(watches.contains(&Watch::RECONNECT) && watches.contains(&Watch::PING), "{watches:?}");
+    lab.run(&mut client, watch.unwatch()).unwrap();
+    assert_eq!(lab.osds[primary].watch_ops.last(), Some(&Watch::UNWATCH));
+}
+
+#[test]
+fn a_pool_that_never_was_is_enoent_and_one_to_come_is_waited_for() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let gone = handle.pool_by_id(types::PoolId(99));
+    assert_eq!(lab.run(&mut client, gone.write_full(b"o", data("x"))).unwrap_err(), Errno::ENOENT);
+    lab.add_pool(7, "q");
+    let io = handle.pool_by_id(types::PoolId(7));
+    lab.run(&mut client, io.write_full(b"o", data("x"))).unwrap();
+}
