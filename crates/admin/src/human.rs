@@ -3,6 +3,7 @@
 //! Upstream: src/include/types.h, src/include/utime.h, src/common/ceph_time.cc, src/include/util.h.
 
 use types::Utime;
+pub use types::json::general;
 
 const IEC: [&str; 7] = [" B", " KiB", " MiB", " GiB", " TiB", " PiB", " EiB"];
 const SI: [&str; 7] = ["", "k", "M", "G", "T", "P", "E"];
@@ -59,54 +60,12 @@ pub fn age_between(now: Utime, then: Utime) -> String {
 /// A moment as maps and logs print it, in UTC: `2026-11-20T18:24:10.279145+0000`. Before 1980 it is taken for a span
 /// and printed in seconds, as upstream does: zero is `0.000000`.
 pub fn timestamp(t: Utime) -> String {
-    stamp(t, "+0000")
+    t.to_string()
 }
 
 /// The same with a `Z`, as the monmap's JSON has it.
 pub fn timestamp_z(t: Utime) -> String {
-    stamp(t, "Z")
-}
-
-fn stamp(t: Utime, zone: &str) -> String {
-    let usec = t.nsec / 1000;
-    if t.sec < 60 * 60 * 24 * 365 * 10 {
-        return format!("{}.{usec:06}", t.sec);
-    }
-    let (y, mo, d) = civil(t.sec / 86400);
-    let s = t.sec % 86400;
-    format!("{y:04}-{mo:02}-{d:02}T{:02}:{:02}:{:02}.{usec:06}{zone}", s / 3600, s / 60 % 60, s % 60)
-}
-
-/// Year, month and day of a day since 1970 (Gregorian; days of 400-year eras).
-fn civil(days: u32) -> (u32, u32, u32) {
-    let z = days + 719_468;
-    let (era, doe) = (z / 146_097, z % 146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    (yoe + era * 400 + u32::from(month <= 2), month, doy - (153 * mp + 2) / 5 + 1)
-}
-
-/// A number as C++ streams print it: `precision` significant digits, no trailing zeros, an exponent when far from 1.
-pub fn general(v: f64, precision: usize) -> String {
-    if v == 0.0 || !v.is_finite() {
-        return if v == 0.0 { "0".into() } else { format!("{v}").to_lowercase() };
-    }
-    let digits = precision.max(1);
-    let scientific = format!("{v:.*e}", digits - 1);
-    let (mantissa, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    if exponent < -4 || exponent >= digits as i32 {
-        let sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{}e{sign}{:02}", strip_zeros(mantissa), exponent.abs());
-    }
-    let decimals = (digits as i32 - 1 - exponent).max(0) as usize;
-    strip_zeros(&format!("{v:.decimals$}")).to_owned()
-}
-
-fn strip_zeros(s: &str) -> &str {
-    if s.contains('.') { s.trim_end_matches('0').trim_end_matches('.') } else { s }
+    t.gmt()
 }
 
 /// A number in `width` characters, the last of them a unit letter or a blank, as the manager's modules print: `25258k`,

@@ -33,25 +33,7 @@ fn scaled(v: u64, step: u64, units: &[&str]) -> String {
 
 /// A moment as upstream prints it: `2026-11-20T17:55:34.309581+0000`, or seconds when it is only an interval.
 pub fn stamp(t: Utime) -> String {
-    if t.sec < 60 * 60 * 24 * 365 * 10 {
-        return format!("{}.{:06}", t.sec, t.nsec / 1000);
-    }
-    let (days, rest) = (i64::from(t.sec) / 86_400, t.sec % 86_400);
-    let (y, m, d) = civil(days);
-    let micros = t.nsec / 1000;
-    format!("{y:04}-{m:02}-{d:02}T{:02}:{:02}:{:02}.{micros:06}+0000", rest / 3600, rest / 60 % 60, rest % 60)
-}
-
-/// Year, month and day of the `days`-th day after 1970-01-01 in the Gregorian calendar.
-fn civil(days: i64) -> (i64, i64, i64) {
-    let z = days + 719_468;
-    let era = z.div_euclid(146_097);
-    let doe = z.rem_euclid(146_097);
-    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
-    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
-    let mp = (5 * doy + 2) / 153;
-    let month = if mp < 10 { mp + 3 } else { mp - 9 };
-    (yoe + era * 400 + i64::from(month <= 2), month, doy - (153 * mp + 2) / 5 + 1)
+    t.to_string()
 }
 
 /// How long ago, in one unit: `45s`, `2m`, `3h`, `9d`, `5w`, `4M`, `2y`.
