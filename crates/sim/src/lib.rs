@@ -6,16 +6,22 @@
 //! How to use: `SEED=7 cargo test -p sim --release` replays one seed and prints what happened; `SEEDS=1000` runs more.
 #![forbid(unsafe_code)]
 
+mod program;
 mod disk;
 mod host;
 mod log;
+mod model;
 mod net;
 mod sim;
+mod workload;
 mod world;
 
+pub use program::{Clock, Program};
 pub use disk::DiskModel;
 pub use host::{Boot, HostId};
 pub use log::Log;
+pub use model::Model;
 pub use net::NetModel;
 pub use sim::{Sim, Tunables};
+pub use workload::{Workload, read_everything};
 pub use world::SimWorld;

@@ -1,0 +1,93 @@
+//! What the cluster owes its clients: every acknowledged write, and of every write under way all or nothing.
+//!
+//! Each object has one writer that does one thing at a time. So an object holds what was acknowledged last, or, while a
+//! write is under way, either that or the new content; nothing else, ever.
+
+use std::collections::BTreeMap;
+
+/// What an object may hold.
+#[derive(Debug, Clone, Default)]
+struct Expected {
+    /// `None`: the object is not there.
+    acked: Option<Vec<u8>>,
+    /// What a write under way would make of it.
+    under_way: Option<Option<Vec<u8>>>,
+}
+
+/// Everything the workload knows.
+#[derive(Debug, Default)]
+pub struct Model {
+    objects: BTreeMap<String, Expected>,
+    /// Writes acknowledged.
+    pub writes: u64,
+    /// Reads checked.
+    pub reads: u64,
+    /// Tasks that have come to their end.
+    pub finished: usize,
+    /// What went wrong; anything here fails the run.
+    pub faults: Vec<String>,
+}
+
+impl Model {
+    /// A write is about to make `content` of the object.
+    pub fn begin(&mut self, name: &str, content: Option<Vec<u8>>) {
+        self.objects.entry(name.to_owned()).or_default().under_way = Some(content);
+    }
+
+    /// The write was acknowledged.
+    pub fn acknowledged(&mut self, name: &str) {
+        if let Some(object) = self.objects.get_mut(name)
+            && let Some(content) = object.under_way.take()
+        {
+            object.acked = content;
+            self.writes += 1;
+        }
+    }
+
+    /// What the object surely holds when nothing is under way.
+    pub fn content(&self, name: &str) -> Option<Vec<u8>> {
+        self.objects.get(name).and_then(|o| o.acked.clone())
+    }
+
+    /// Names of all objects that were ever written.
+    pub fn names(&self) -> Vec<String> {
+        self.objects.keys().cloned().collect()
+    }
+
+    /// A read returned `found`.
+    pub fn check(&mut self, name: &str, found: Option<&[u8]>) {
+        self.reads += 1;
+        let object = self.objects.get(name).cloned().unwrap_or_default();
+        let allowed = std::iter::once(&object.acked).chain(&object.under_way);
+        if !allowed.into_iter().any(|content| content.as_deref() == found) {
+            let told = |c: Option<&[u8]>| c.map(|c| (c.len(), crc32c::crc32c(c), c.first().copied()));
+            let (acked, under_way) = (told(object.acked.as_deref()), object.under_way.map(|c| told(c.as_deref())));
+            let found = told(found);
+            self.faults.push(format!("{name} holds {found:?}, acknowledged {acked:?}, under way {under_way:?}"));
+        }
+    }
+
+    /// Something else that must not be.
+    pub fn fault(&mut self, what: String) {
+        self.faults.push(what);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lost_acknowledged_write_is_a_fault_and_an_unfinished_one_is_not() {
+        let mut m = Model::default();
+        m.begin("a", Some(vec![1]));
+        m.check("a", None);
+        m.check("a", Some(&[1]));
+        m.acknowledged("a");
+        assert!(m.faults.is_empty());
+        m.check("a", None);
+        m.begin("a", Some(vec![2]));
+        m.check("a", Some(&[3]));
+        assert_eq!(m.faults.len(), 2);
+    }
+}
