@@ -33,7 +33,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("osd_max_object_namespace_len", Uint, Advanced, "256", "most bytes of a namespace").runtime().effective(),
     opt("osd_max_attr_name_len", Uint, Advanced, "100", "most bytes of an xattr's name").runtime().effective(),
     opt("osd_max_attr_size", Uint, Advanced, "0", "most bytes of an xattr; 0 for no limit").runtime().effective(),
-    opt("osd_max_write_op_reply_len", Size, Advanced, "64", "most bytes a write may return with its reply").runtime().effective(),
+    opt("osd_max_write_op_reply_len", Size, Advanced, "32", "most bytes a write may return with its reply").runtime().effective(),
     opt("osd_max_write_size", Size, Advanced, "90", "most MiB that one request may write").range("4", "").runtime().effective(),
     opt("osd_client_message_size_cap", Size, Advanced, "524288000", "bytes of client requests that may be under way").runtime(),
     opt("osd_client_message_cap", Uint, Advanced, "256", "client requests that may be under way").runtime(),
