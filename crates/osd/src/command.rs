@@ -120,7 +120,7 @@ impl Osd {
             "dump_osd_network" => render(self.network()),
             "dump_pgstate_history" => render(json!({"pgs": []})),
             "get_latest_osdmap" => {
-                fx.push(Effect::WantMaps { from: self.maps.epoch().next() });
+                fx.push(Effect::WantMaps { from: self.maps.wanted() });
                 Ok(Some(Reply::default()))
             }
             "bench" => self.start_bench(&mut *disk, now, id, &args, fx).map(|()| None),

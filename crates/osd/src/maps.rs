@@ -61,6 +61,11 @@ impl Maps {
         self.newest.epoch
     }
 
+    /// Where maps are to be asked for from: the newest whole when there is none, for steps from nothing lead nowhere.
+    pub fn wanted(&self) -> Epoch {
+        if self.epoch() == Epoch(0) { Epoch(0) } else { self.epoch().next() }
+    }
+
     /// Epoch of the oldest map on disk.
     pub fn oldest(&self) -> Epoch {
         self.range.oldest

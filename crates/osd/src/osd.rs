@@ -125,7 +125,7 @@ impl Osd {
             txn.create_coll(0);
             Cx { now, disk, sh: &mut self.sh, fx }.submit(txn);
         }
-        fx.push(Effect::WantMaps { from: self.maps.epoch().next() });
+        fx.push(Effect::WantMaps { from: self.maps.wanted() });
     }
 
     /// A session with a client is open.
@@ -273,7 +273,7 @@ impl Osd {
     }
 
     fn wait_for_map(&mut self, epoch: Epoch, from: Peer, tid: u64, msg: Message, fx: &mut Vec<Effect>) {
-        fx.push(Effect::WantMaps { from: self.maps.epoch().next() });
+        fx.push(Effect::WantMaps { from: self.maps.wanted() });
         if self.waiting.len() < WAITING_MAX {
             self.waiting.push_back((epoch, from, tid, msg));
         }
@@ -362,7 +362,7 @@ impl Osd {
             self.dispatch(now, disk, from, tid, msg, fx);
         }
         if !self.waiting.is_empty() {
-            fx.push(Effect::WantMaps { from: epoch.next() });
+            fx.push(Effect::WantMaps { from: self.maps.wanted() });
         }
     }
 
