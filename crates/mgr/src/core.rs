@@ -1,6 +1,7 @@
 //! The manager's core: one state, fed by the node, asked by commands.
 
 use crate::pgmap::PgMap;
+use crate::progress::Progress;
 use crate::rates::Rates;
 use crate::services::Services;
 use std::collections::BTreeMap;
@@ -47,6 +48,7 @@ pub struct Mgr {
     /// Reports made with a newer map than ours, the last of each OSD: they wait for it.
     early: BTreeMap<OsdId, MgrStats>,
     rates: Rates,
+    pub(crate) progress: Progress,
     services: Services,
     own: Option<(EntityName, BTreeMap<String, ConfigInForce>)>,
 }
@@ -60,6 +62,7 @@ impl Mgr {
             pgs: PgMap::default(),
             early: BTreeMap::new(),
             rates: Rates::default(),
+            progress: Progress::default(),
             services: Services::default(),
             own: None,
         }
@@ -122,9 +125,10 @@ impl Mgr {
         self.services.lost(now, gid);
     }
 
-    /// Once per tick (a second or two): rates are taken.
+    /// Once per tick (a second or two): rates are taken, progress is looked at.
     pub fn handle_tick(&mut self, now: Now) {
         self.rates.sample(now.mono, &self.pgs, self.osdmap.pools.keys().copied());
+        self.progress.handle_tick(now, &self.pgs);
     }
 
     /// True once there is a map to speak of: a manager is available from then on.

@@ -11,6 +11,7 @@ mod core;
 mod digest;
 mod health;
 mod pgmap;
+mod progress;
 mod rates;
 mod services;
 mod show;

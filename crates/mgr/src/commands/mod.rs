@@ -47,7 +47,7 @@ impl Mgr {
             ["config", ..] => self.config_command(command, args),
             ["service", "dump"] => Ok(both(command, &self.services().dump())),
             ["service", "status"] => Ok(both(command, &self.services().status())),
-            ["progress", ..] => Ok(progress(command)),
+            ["progress", ..] => Ok(self.progress_command(now, command)),
             ["balancer", ..] => balancer(command),
             ["crash", ..] => crash(command, args),
             ["device", ..] => Ok(device(command)),
@@ -61,6 +61,21 @@ impl Mgr {
             _ => Err(not_built(&command.prefix)),
         };
         answer.into()
+    }
+
+    fn progress_command(&mut self, now: Now, command: &Command) -> Reply {
+        let rate = self.rates().total().recovering_objects;
+        match command.prefix.as_str() {
+            "progress json" => Reply::output(admin::json::pretty(&self.progress.json(now.mono, rate))),
+            "progress" => match self.progress.text(now.mono, rate) {
+                Some(text) => Reply::output(text),
+                None => Reply::status("Nothing in progress"),
+            },
+            _ => {
+                self.progress.clear();
+                Reply::default()
+            }
+        }
     }
 
     fn autoscale(&self, command: &Command, args: &Args) -> Reply {
@@ -96,14 +111,6 @@ fn both(command: &Command, value: &Value) -> Reply {
 /// What is not built says so.
 fn not_built(what: &str) -> CommandError {
     CommandError::new(Errno::EOPNOTSUPP, format!("'{what}' is not built in Cuttlebone yet"))
-}
-
-fn progress(command: &Command) -> Reply {
-    match command.prefix.as_str() {
-        "progress json" => Reply::output(admin::json::pretty(&json!({"completed": [], "events": []}))),
-        "progress" => Reply::status("Nothing in progress"),
-        _ => Reply::default(),
-    }
 }
 
 fn balancer(command: &Command) -> Answer {

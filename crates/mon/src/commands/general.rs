@@ -63,6 +63,7 @@ pub fn status_text(ctx: &Ctx<'_>) -> String {
     out += " \n  data:\n";
     out += &data_text(ctx);
     out += &io_text(ctx);
+    out += &progress_text(ctx);
     out += " \n";
     out
 }
@@ -219,6 +220,13 @@ fn io_text(ctx: &Ctx<'_>) -> String {
         out += &format!("    recovery: {}\n", recovery.join(", "));
     }
     out
+}
+
+/// What is under way: each event is two lines, the second a bar.
+fn progress_text(ctx: &Ctx<'_>) -> String {
+    let events = ctx.state.mgr.digest.iter().flat_map(|d| &d.progress).filter(|p| p.add_to_ceph_s);
+    let lines: String = events.map(|p| format!("    {}\n", p.message)).collect();
+    if lines.is_empty() { lines } else { format!(" \n  progress:\n{lines}") }
 }
 
 fn status_json(ctx: &Ctx<'_>) -> Value {
