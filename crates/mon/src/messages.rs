@@ -7,6 +7,7 @@ use crate::publish;
 use crate::reply::{Outcome, Reply};
 use crate::services::log::AUDIT;
 use crate::session::SessionId;
+use admin::socket::{self, Request};
 use denc::BString;
 use store::Kv;
 use types::msg::mon::{MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe};
@@ -135,6 +136,28 @@ impl<K: Kv> Mon<K> {
             self.log(now, AUDIT, LogPrio::INFO, format!("{who} cmd={}: {}", audit_text(&cmd), finished(&reply)));
         }
         reply
+    }
+
+    /// Answers one request of the admin socket, with or without its terminator: the bytes to send back. Whoever can
+    /// open the socket may do everything.
+    pub fn handle_admin(&mut self, now: Now, request: &[u8]) -> Vec<u8> {
+        let whole = [request, b"\0"].concat();
+        let reply = match socket::request(&whole) {
+            Request::Version => return socket::reply(&admin::command::Reply::output(socket::VERSION)),
+            Request::Command(Err(e)) => return socket::reply(&e.into()),
+            Request::Incomplete => Reply::err(Errno::EINVAL, "invalid json"),
+            Request::Command(Ok(command)) => {
+                let end = whole.iter().position(|b| *b == 0 || *b == b'\n').unwrap_or(0);
+                let text = String::from_utf8_lossy(whole.get(..end).unwrap_or_default()).into_owned();
+                match (commands::find(commands::tell_table(), &command.prefix), Cmd::parse(&[text], Default::default())) {
+                    (Some(entry), Ok(cmd)) => self.with_ctx(now, None, |ctx| (entry.run)(ctx, &cmd)).unwrap_or_else(|refused| refused),
+                    (None, _) => Reply::err(Errno::EINVAL, format!("unknown command prefix {}", command.prefix)),
+                    (_, Err(refused)) => refused,
+                }
+            }
+        };
+        self.settle(now);
+        socket::reply(&admin::command::Reply { result: reply.result, status: reply.status, output: reply.data.to_vec() })
     }
 
     /// Runs `f` with everything a command may use. Changes waiting for the osdmap become an epoch first.

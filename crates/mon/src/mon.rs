@@ -282,7 +282,7 @@ impl<K: Kv> Mon<K> {
     }
 
     /// Returns to a known state: changes proposed, the log driven as far as it goes, answers that may leave let go.
-    fn settle(&mut self, now: Now) {
+    pub(crate) fn settle(&mut self, now: Now) {
         loop {
             if self.state.as_ref().is_some_and(|s| s.osdmap.is_dirty()) && now.mono >= self.osdmap_at + OSDMAP_DELAY {
                 self.publish_osdmap(now);

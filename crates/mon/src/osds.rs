@@ -76,7 +76,7 @@ impl<K: Kv> Mon<K> {
         xinfo.features = types::features::SUPPORTED;
         let is_new = !map.exists(osd) || was & OsdMap::STATE_NEW != 0;
         let comes_in = auto_any || (auto_out && was & OsdMap::STATE_AUTOOUT != 0) || (auto_new && is_new);
-        if map.weight(osd) == OsdMap::WEIGHT_OUT && comes_in && !map.has_flag(OsdMap::FLAG_NOIN) && was & OsdMap::STATE_NOIN == 0 {
+        if comes_in && !map.has_flag(OsdMap::FLAG_NOIN) && was & OsdMap::STATE_NOIN == 0 {
             let weight = if xinfo.old_weight > 0 { xinfo.old_weight } else { OsdMap::WEIGHT_IN };
             xinfo.old_weight = 0;
             inc.new_weight.insert(osd, weight);

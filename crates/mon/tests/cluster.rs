@@ -180,3 +180,114 @@ fn tell_speaks_to_the_monitor_itself() {
     assert!(lab.tell(json!({"prefix": "config get", "var": "mon_max_pg_per_osd"})).out.contains("\"9\""));
     assert_eq!(lab.tell(json!({"prefix": "injectargs", "injected_args": ["--nosuch=1"]})).result, -22);
 }
+
+#[test]
+fn the_admin_socket_answers_as_tell_does() {
+    let mut lab = three();
+    let reply = lab.mon.handle_admin(lab.now, b"{\"prefix\": \"mon_status\"}");
+    assert_eq!(u32::from_be_bytes(reply[..4].try_into().unwrap()) as usize, reply.len() - 4);
+    assert!(String::from_utf8_lossy(&reply[4..]).contains("\"state\": \"leader\""));
+    let error = lab.mon.handle_admin(lab.now, b"{\"prefix\": \"nosuch\"}");
+    assert_eq!(&error[4..], b"ERROR: (22) Invalid argument\nunknown command prefix nosuch\n");
+    assert!(lab.mon.handle_admin(lab.now, b"garbage").ends_with(b"invalid json\n"));
+}
+
+#[test]
+fn pool_operations_name_the_epoch_their_client_waits_for() {
+    use types::msg::pool::{MPoolOp, pool_op};
+    let mut lab = three();
+    let op = |op, pool, name: &str, snap| MPoolOp { paxos: Default::default(), fsid: uuid::Uuid::from_u128(0x1234), pool, op, snap: types::Snap(snap), name: name.into(), crush_rule: -1 };
+    let ask = |lab: &mut Lab, op| {
+        lab.mail.clear();
+        lab.say(ADMIN, op);
+        lab.mail.iter().find_map(|(_, _, m)| if let Message::MPoolOpReply(r) = m { Some(r.clone()) } else { None }).expect("a reply")
+    };
+    let made = ask(&mut lab, op(pool_op::CREATE, 0, "p", 0));
+    assert_eq!((made.result, u64::from(made.epoch.0)), (0, lab.json(json!({"prefix": "osd stat"}))["epoch"].as_u64().unwrap()));
+    assert_eq!(ask(&mut lab, op(pool_op::CREATE, 0, "p", 0)).result, -17);
+    let first = ask(&mut lab, op(pool_op::CREATE_UNMANAGED_SNAP, 1, "", 0));
+    assert_eq!(first.data.as_deref(), Some(&1u64.to_le_bytes()[..]));
+    let second = ask(&mut lab, op(pool_op::CREATE_UNMANAGED_SNAP, 1, "", 0));
+    assert_eq!(second.data.as_deref(), Some(&2u64.to_le_bytes()[..]));
+    assert_eq!(ask(&mut lab, op(pool_op::DELETE_UNMANAGED_SNAP, 1, "", 1)).result, 0);
+    assert_eq!(ask(&mut lab, op(pool_op::CREATE_SNAP, 1, "s", 0)).result, -22, "the two kinds do not mix");
+    assert_eq!(ask(&mut lab, op(pool_op::DELETE, 1, "", 0)).result, 0);
+    assert_eq!(lab.ok(json!({"prefix": "osd pool ls"})).out, "");
+}
+
+#[test]
+fn options_reach_those_they_are_for() {
+    let mut lab = three();
+    lab.mail.clear();
+    lab.subscribe(SessionId(100), "config", 0, 0);
+    assert!(matches!(lab.mail.back(), Some((_, _, Message::MConfig(c))) if c.config.is_empty()), "an empty one is sent too");
+    lab.ok(json!({"prefix": "config set", "who": "osd/class:ssd", "name": "osd_max_backfills", "value": "4"}));
+    let pushed = lab.mail.iter().find_map(|(s, _, m)| if let (SessionId(100), Message::MConfig(c)) = (s, m) { Some(c.config.clone()) } else { None });
+    assert_eq!(pushed.unwrap()["osd_max_backfills"], "4");
+    lab.ok(json!({"prefix": "config set", "who": "mon", "name": "mon_max_pg_per_osd", "value": "300"}));
+    assert!(!lab.mail.iter().any(|(s, _, _)| *s == SessionId(100)), "what does not concern it is not sent");
+}
+
+#[test]
+fn watchers_of_the_log_hear_what_happens_from_now_on() {
+    let mut lab = three();
+    lab.subscribe(ADMIN, "log-info", 0, 0);
+    assert!(lab.mail.iter().all(|(_, _, m)| !matches!(m, Message::MLog(_))));
+    lab.ok(json!({"prefix": "log", "logtext": ["hello", "world"]}));
+    let heard = lab.mail.iter().any(|(_, _, m)| matches!(m, Message::MLog(l) if l.entries.iter().any(|e| e.msg == "hello world")));
+    assert!(heard);
+}
+
+#[test]
+fn mutes_silence_a_check_until_it_gets_worse() {
+    let mut lab = Lab::new(OPTIONS);
+    lab.ok(json!({"prefix": "health mute", "code": "TOO_FEW_OSDS"}));
+    assert_eq!(lab.ok(json!({"prefix": "health"})).out, "HEALTH_OK (muted: TOO_FEW_OSDS)\n");
+    lab.ok(json!({"prefix": "health unmute", "code": "TOO_FEW_OSDS"}));
+    assert_eq!(lab.cmd(json!({"prefix": "health mute", "code": "NOPE"})).result, -2);
+}
+
+#[test]
+fn osds_are_purged_with_their_keys_and_places() {
+    let mut lab = three();
+    lab.ok(json!({"prefix": "osd down", "ids": ["2"]}));
+    assert_eq!(lab.cmd(json!({"prefix": "osd purge", "id": 2})).result, -1);
+    let purged = lab.ok(json!({"prefix": "osd purge", "id": 2, "yes_i_really_mean_it": true}));
+    assert_eq!(purged.status, "purged osd.2");
+    assert_eq!(lab.ok(json!({"prefix": "osd ls"})).out, "0\n1\n");
+    assert!(!lab.ok(json!({"prefix": "osd tree"})).out.contains("osd.2"));
+}
+
+#[test]
+fn a_quota_that_is_reached_fills_its_pool() {
+    use types::msg::internal::{MgrBeacon, MgrDigest};
+    use types::pg::PoolDigest;
+    let mut lab = three();
+    lab.ok(json!({"prefix": "osd pool create", "pool": "p"}));
+    lab.ok(json!({"prefix": "osd pool set-quota", "pool": "p", "field": "max_objects", "val": "10"}));
+    let mgr = SessionId(70);
+    lab.join(mgr, "mgr.x", "allow profile mgr");
+    let beacon = MgrBeacon { gid: 4070, name: "x".into(), fsid: lab.fsid, addrs: addrs(6900, 1), available: true, metadata: Default::default() };
+    lab.say(mgr, beacon);
+    assert_eq!(lab.json(json!({"prefix": "mgr stat"}))["available"], true);
+    let mut pool = PoolDigest::default();
+    pool.stat.stats.sum.num_objects = 10;
+    let digest = MgrDigest {
+        epoch: Epoch(5),
+        stamp: lab.now.wall,
+        pgs_by_state: Default::default(),
+        pools: [(types::PoolId(1), pool)].into(),
+        osds: Default::default(),
+        classes: Default::default(),
+        total: Default::default(),
+        io: Default::default(),
+        health: Vec::new(),
+        progress: Vec::new(),
+        services: Default::default(),
+    };
+    lab.say(mgr, digest);
+    lab.pass(Duration::from_secs(2));
+    let health = lab.ok(json!({"prefix": "health", "detail": "detail"})).out;
+    assert!(health.contains("POOL_FULL: 1 pool(s) full\n    pool 'p' is full (running out of quota)"), "{health}");
+    assert!(health.contains("POOL_APP_NOT_ENABLED"), "{health}");
+}

@@ -35,14 +35,14 @@ fn entry_json(e: &LogEntry) -> Value {
         "stamp": stamp(e.stamp),
         "seq": e.seq,
         "channel": e.channel,
-        "priority": e.prio.to_string(),
+        "priority": format!("[{}]", e.prio),
         "message": e.msg,
     })
 }
 
 /// One line as log files have it.
 pub fn entry_text(e: &LogEntry) -> String {
-    format!("{} {} ({}) {} : {} {} {}\n", stamp(e.stamp), e.name, e.rank, e.seq, e.channel, e.prio, e.msg)
+    format!("{} {} ({}) {} : {} [{}] {}\n", stamp(e.stamp), e.name, e.rank, e.seq, e.channel, e.prio, e.msg)
 }
 
 fn last(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {

@@ -148,6 +148,8 @@ const NOT_YET: [&str; 10] = [
 pub fn unknown(cmd: &Cmd, tell: bool) -> Reply {
     match !tell && NOT_YET.iter().any(|p| cmd.prefix == *p || cmd.prefix.starts_with(&format!("{p} "))) {
         true => Reply::err(Errno::EOPNOTSUPP, format!("'{}' is not available in this cluster yet", cmd.prefix)),
+        // The monitor's own commands are known, but only by `tell`.
+        false if !tell && find(tell_table(), &cmd.prefix).is_some() => Reply::err(Errno::EINVAL, "unrecognized command"),
         false => Reply::err(Errno::EINVAL, "command not known"),
     }
 }

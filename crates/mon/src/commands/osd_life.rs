@@ -246,9 +246,11 @@ fn bring_into_being(ctx: &mut Ctx<'_>, osd: OsdId, uuid: Uuid) {
     if osd.0 >= map.max_osd {
         ctx.state.osdmap.change().new_max_osd = Some(osd.0 + 1);
     }
-    ctx.state.osdmap.change_state(osd, OsdMap::STATE_EXISTS | OsdMap::STATE_NEW, OsdMap::STATE_DESTROYED);
+    // An OSD that is in exists: the weight says so, and the state must not say it again, for state bits are flipped.
+    let destroyed = map.state(osd) & OsdMap::STATE_DESTROYED;
     let inc = ctx.state.osdmap.change();
-    inc.new_weight.entry(osd).or_insert(OsdMap::WEIGHT_OUT);
+    inc.new_state.insert(osd, OsdMap::STATE_NEW | destroyed);
+    inc.new_weight.insert(osd, OsdMap::WEIGHT_IN);
     if !uuid.is_nil() {
         inc.new_uuid.insert(osd, uuid);
     }
