@@ -36,7 +36,7 @@ impl Drop for Scratch {
 fn have(tool: &str) -> bool {
     let there = Command::new(tool).arg("--version").output().is_ok();
     if !there {
-        println!("skipped: no {tool} (Debian package ceph-base or ceph-common)");
+        println!("skipped: no {tool} (Debian package ceph-base)");
     }
     there
 }
@@ -145,7 +145,10 @@ fn osdmaptool_places_groups_where_we_do() {
 
 #[test]
 fn osdmaptool_places_and_prints_recorded_maps_as_we_do() {
-    let Some(corpus) = common::corpus().filter(|_| have("osdmaptool")) else { return };
+    if !have("osdmaptool") {
+        return;
+    }
+    let corpus = common::corpus();
     let mut asked = 0;
     for release in common::RELEASES {
         for path in std::fs::read_dir(corpus.join(release).join("objects/OSDMap")).expect("maps") {
