@@ -127,14 +127,26 @@ pub fn fsmap_seeds() -> Vec<Vec<u8>> {
 
 pub fn crush(data: &[u8]) {
     let Some(map) = decode::<CrushMap>(data) else { return };
-    for rule in 0..3 {
-        map.do_rule(rule, 42, 3, &[0x10000; 8], None);
+    for (rule, _) in map.iter_rules().take(2) {
+        map.do_rule(rule, 42, 3, &[0x10000; 8], map.choose_args_for(0));
     }
+    map.dump_json();
+    map.tree(&map.roots(), false, &|_| true);
+    if let Ok(map) = CrushMap::compile(&map.decompile().to_string()) {
+        map.decompile().to_string();
+    }
+    let mut edited = map.clone();
+    let _ = edited.remove_item(0, false);
+    let _ = edited.reweight_all();
     to_bytes(&map, features::SUPPORTED);
 }
 
 pub fn crush_seeds() -> Vec<Vec<u8>> {
-    vec![seed(&CrushMap::default())]
+    let mut map = CrushMap::build_default(&[(0, "a", 0x10000), (1, "b", 0x8000), (2, "b", 7)], "host").unwrap();
+    map.set_device_class(1, "ssd").unwrap();
+    map.create_weight_set(crush::COMPAT_WEIGHT_SET, 2).unwrap();
+    map.create_weight_set(1, 1).unwrap();
+    vec![seed(&CrushMap::default()), seed(&map)]
 }
 
 /// u16 kind, u8 version, u8 length of the data segment in 1/256 of what follows, then data, then front.

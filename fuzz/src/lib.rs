@@ -27,6 +27,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "mgrmap", run: decoders::mgrmap, seeds: decoders::mgrmap_seeds },
     Target { name: "fsmap", run: decoders::fsmap, seeds: decoders::fsmap_seeds },
     Target { name: "crush", run: decoders::crush, seeds: decoders::crush_seeds },
+    Target { name: "crush_text", run: texts::crush_text, seeds: texts::crush_text_seeds },
     Target { name: "message", run: decoders::message, seeds: decoders::message_seeds },
     Target { name: "osd_op", run: decoders::osd_op, seeds: decoders::osd_op_seeds },
     Target { name: "auth_server", run: auths::mon_server, seeds: auths::server_seeds },

@@ -2,6 +2,7 @@
 
 use admin::command::{Command, Signature};
 use auth::{Keyring, caps};
+use crush::CrushMap;
 
 fn text(data: &[u8]) -> Option<&str> {
     std::str::from_utf8(data).ok()
@@ -66,4 +67,17 @@ pub fn command_seeds() -> Vec<Vec<u8>> {
         r#"{"prefix": "osd down", "ids": ["1", "osd.2", "all"]}"#,
         r#"{"prefix": "pg scrub", "pgid": "1.2f"}"#,
     ])
+}
+
+pub fn crush_text(data: &[u8]) {
+    let Some(map) = text(data).and_then(|text| CrushMap::compile(text).ok()) else { return };
+    map.do_rule(0, 42, 3, &[0x10000; 8], None);
+    map.decompile().to_string();
+}
+
+pub fn crush_text_seeds() -> Vec<Vec<u8>> {
+    let mut map = CrushMap::build_default(&[(0, "a", 0x10000), (1, "b", 0x8000)], "host").unwrap();
+    map.set_device_class(1, "ssd").unwrap();
+    map.create_weight_set(crush::COMPAT_WEIGHT_SET, 2).unwrap();
+    bytes(&[&map.decompile().to_string()])
 }

@@ -9,26 +9,33 @@ use crate::ln::log2_44;
 use crate::{Alg, Bucket, ChooseArg};
 use std::collections::BTreeMap;
 
-/// How many item draws one mapping may cost before it gives up on the positions still open. The largest sane mapping
-/// (20 replicas, 50 tries, some levels of 1,000 items) needs a tenth; without a limit a hostile map of 2^32 tries
+/// How much one mapping may cost, in item draws, before it gives up on the positions still open. The most expensive sane
+/// mappings are those that cannot succeed: 20 shards for 19 hosts of 60 OSDs at 100 tries each take a hundredth of this,
+/// a bucket of 1,000 OSDs that are all out under the oldest tunables a half. Without a limit a hostile map of 2^32 tries
 /// would keep a monitor busy for hours.
-const DRAWS_MAX: u64 = 1 << 24;
+const COST_MAX: u64 = 1 << 24;
+/// What a step down the hierarchy costs beside the draws of its items.
+const STEP_COST: u64 = 64;
 
 /// What one mapping remembers between draws.
 #[derive(Debug)]
 pub(crate) struct Scratch {
     permutations: BTreeMap<i32, Permutation>,
-    draws_left: u64,
+    cost_left: u64,
 }
 
 impl Scratch {
     pub(crate) fn new() -> Self {
-        Scratch { permutations: BTreeMap::new(), draws_left: DRAWS_MAX }
+        Scratch { permutations: BTreeMap::new(), cost_left: COST_MAX }
     }
 
     /// True once the allowance of work is used up.
     pub(crate) fn is_exhausted(&self) -> bool {
-        self.draws_left == 0
+        self.cost_left == 0
+    }
+
+    fn spend(&mut self, item_draws: usize) {
+        self.cost_left = self.cost_left.saturating_sub(item_draws as u64 + STEP_COST);
     }
 
     /// Draws an item of `bucket` for input `x`, try `r` and replica `position`; `None` for an empty bucket.
@@ -40,7 +47,7 @@ impl Scratch {
         replaced: Option<&ChooseArg>,
         position: usize,
     ) -> Option<i32> {
-        self.draws_left = self.draws_left.saturating_sub(bucket.items.len() as u64 + 1);
+        self.spend(bucket.items.len());
         match &bucket.alg {
             Alg::Uniform { .. } => self.draw_permuted(bucket, x, r),
             Alg::List { item_weights, sum_weights } => draw_list(bucket, item_weights, sum_weights, x, r),
@@ -53,7 +60,7 @@ impl Scratch {
     /// Draws by permutation whatever the bucket's algorithm is: the fallback of the oldest tunables.
     pub(crate) fn draw_permuted(&mut self, bucket: &Bucket, x: u32, r: u32) -> Option<i32> {
         let size = u32::try_from(bucket.items.len()).ok().filter(|&n| n > 0)?;
-        self.draws_left = self.draws_left.saturating_sub(u64::from(size));
+        self.spend(0);
         let permutation = self.permutations.entry(bucket.id).or_default();
         let place = permutation.place(bucket, size, x, r % size)?;
         bucket.items.get(place as usize).copied()
