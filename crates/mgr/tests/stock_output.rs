@@ -245,7 +245,8 @@ fn ok_to_stop_counts_what_is_left() {
     let one = text(&mut mgr, r#"{"prefix":"osd ok-to-stop","ids":["0"]}"#);
     let wanted = concat!(
         r#"{"ok_to_stop":true,"osds":[0],"num_ok_pgs":9,"num_not_ok_pgs":0,"#,
-        r#""ok_become_degraded":["1.0","2.0","2.1","2.2","2.3","2.4","2.5","2.6","2.7"]}"#
+        r#""ok_become_degraded":["1.0","2.0","2.1","2.2","2.3","2.4","2.5","2.6","2.7"]}"#,
+        "\n"
     );
     assert_eq!(one, wanted);
     let two = run(&mut mgr, r#"{"prefix":"osd ok-to-stop","ids":["0","1"]}"#);

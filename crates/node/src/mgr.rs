@@ -74,11 +74,13 @@ impl MgrNode {
         for what in ["mgrmap", "osdmap"] {
             mon.subscribe(now, &mut endpoint, what, 0, false);
         }
+        let mut mgr = Mgr::new(settings(&config.options));
+        mgr.set_own_config(mon.name().clone(), config.options.in_force());
         MgrNode {
             endpoint,
             mon,
             gate,
-            mgr: Mgr::new(settings(&config.options)),
+            mgr,
             maps: MapFollower::default(),
             tick: tick(&config.options),
             options: config.options,

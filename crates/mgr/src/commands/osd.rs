@@ -169,7 +169,7 @@ impl Mgr {
         out.insert("num_not_ok_pgs".into(), bad.into());
         out.extend(found.iter().map(|(k, pgs)| (k.to_string(), pgs.iter().map(|p| p.to_string()).collect::<Vec<_>>().into())));
         // Stock gives this one as compact JSON even to who asks for plain text.
-        let output = admin::json::compact(&Value::Object(out)).into_bytes();
+        let output = (admin::json::compact(&Value::Object(out)) + "\n").into_bytes();
         Ok(match bad {
             0 => Reply { output, ..Reply::default() },
             n => Reply {
