@@ -1,6 +1,8 @@
 //! What we encode, stock's own tools read: the same text, the same JSON, the same placement.
 //!
-//! CUTTLEBONE_MAPS sets how many random maps are asked about (default 40).
+//! CUTTLEBONE_MAPS sets how many random maps are asked about (default 40). CUTTLEBONE_TOOLS_ROOT may name a root
+//! directory with another generation's tools (`scripts/client-root tentacle DIR --daemons`): they judge placement, for
+//! what they print is another generation's too.
 
 mod common;
 #[path = "common/random.rs"]
@@ -20,8 +22,8 @@ struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str, bytes: &[u8]) -> Self {
-        let dir = PathBuf::from(env!("CARGO_TARGET_TMPDIR"));
-        let path = dir.join(format!("{name}.{}", std::process::id()));
+        let dir = tools_root().map_or_else(|| env!("CARGO_TARGET_TMPDIR").into(), |root| root.join("tmp"));
+        let path = dir.join(format!("cuttlebone-{name}.{}", std::process::id()));
         std::fs::write(&path, bytes).expect("scratch file");
         Scratch(path)
     }
@@ -32,9 +34,26 @@ impl Drop for Scratch {
     }
 }
 
+fn tools_root() -> Option<PathBuf> {
+    std::env::var_os("CUTTLEBONE_TOOLS_ROOT").map(PathBuf::from)
+}
+
+/// `tool` of this system, or of the other root.
+fn command(tool: &str) -> Command {
+    let Some(root) = tools_root() else { return Command::new(tool) };
+    let mut command = Command::new("chroot");
+    command.arg(root).arg(tool);
+    command
+}
+
+/// True if `tool` is there and its output is of our generation.
+fn prints_like_us(tool: &str) -> bool {
+    tools_root().is_none() && have(tool)
+}
+
 /// True if `tool` is there; says so when it is not.
 fn have(tool: &str) -> bool {
-    let there = Command::new(tool).arg("--version").output().is_ok();
+    let there = command(tool).arg("--version").output().is_ok_and(|out| out.status.success());
     if !there {
         println!("skipped: no {tool} (Debian package ceph-base)");
     }
@@ -43,7 +62,11 @@ fn have(tool: &str) -> bool {
 
 /// What `tool FILE ARGS` prints, with the line about the file taken off.
 fn ask(tool: &str, file: &Scratch, args: &[&str]) -> String {
-    let out = Command::new(tool).env("TZ", "UTC").arg(&file.0).args(args).output().expect(tool);
+    let file = match tools_root() {
+        Some(_) => PathBuf::from("/tmp").join(file.0.file_name().expect("a file")),
+        None => file.0.clone(),
+    };
+    let out = command(tool).env("TZ", "UTC").arg(file).args(args).output().expect(tool);
     let text = String::from_utf8(out.stdout).expect("text");
     let about = format!("{tool}: ");
     text.lines().filter(|line| !line.starts_with(&about)).map(|line| format!("{line}\n")).collect()
@@ -70,7 +93,7 @@ fn assert_same_text(what: &str, stock: &str, ours: &str) {
 
 #[test]
 fn osdmaptool_prints_our_maps_as_we_do() {
-    if !have("osdmaptool") {
+    if !prints_like_us("osdmaptool") {
         return;
     }
     for seed in 0..maps() {
@@ -155,7 +178,7 @@ fn osdmaptool_places_and_prints_recorded_maps_as_we_do() {
             let bytes = std::fs::read(path.expect("a map").path()).expect("a map");
             let file = Scratch::new("corpus", &bytes);
             let map: OsdMap = denc::from_bytes(&bytes.into()).expect("a map");
-            if release == common::RELEASES[0] && map.blocklist.len() < 2 {
+            if tools_root().is_none() && release == common::RELEASES[0] && map.blocklist.len() < 2 {
                 // Stock prints the blocklist in no order.
                 let stock = print(&file);
                 assert_same_text(release, &stock, &map.print_plain());
@@ -196,7 +219,7 @@ fn osdmaptool_places_objects_where_we_do() {
 
 #[test]
 fn monmaptool_prints_our_maps_as_we_do() {
-    if !have("monmaptool") {
+    if !prints_like_us("monmaptool") {
         return;
     }
     let mut rng = ChaCha8Rng::seed_from_u64(3);
