@@ -131,7 +131,8 @@ fn osdmaps(kv: &impl Kv, state: &State, from: u64) -> Result<Next, crate::txn::S
     let mut messages = Vec::new();
     let mut message = blank();
     let mut first = Epoch(start);
-    if first < oldest {
+    // Whoever asks from the beginning has nothing to apply a step to.
+    if first <= oldest {
         message.full.insert(oldest, full_map(kv, state, oldest)?);
         first = oldest.next();
     }

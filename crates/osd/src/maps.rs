@@ -61,9 +61,10 @@ impl Maps {
         self.newest.epoch
     }
 
-    /// Where maps are to be asked for from: the newest whole when there is none, for steps from nothing lead nowhere.
+    /// Where maps are to be asked for from. An OSD without any asks from the first that the monitors still have, which
+    /// they send whole: the past of the PGs it will hold is in those maps.
     pub fn wanted(&self) -> Epoch {
-        if self.epoch() == Epoch(0) { Epoch(0) } else { self.epoch().next() }
+        self.epoch().next()
     }
 
     /// Epoch of the oldest map on disk.
