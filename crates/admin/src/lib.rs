@@ -1,8 +1,8 @@
-//! What operators see of every daemon: commands and their tables, options, counters, health, slow requests.
+//! What operators see of every daemon: commands and their tables, options, counters, health.
 //!
 //! Room: ground floor. Values in, text out. Names, columns and blanks are Ceph's, for scripts read them; sentences are
 //! ours.
-//! Upstream: src/common/{cmdparse,config,Formatter,TextTable,perf_counters,TrackedOp,admin_socket}.cc.
+//! Upstream: src/common/{cmdparse,config,Formatter,TextTable,perf_counters,admin_socket}.cc.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
@@ -12,7 +12,6 @@ pub mod health;
 pub mod human;
 pub mod json;
 pub mod option;
-pub mod optracker;
 pub mod perf;
 pub mod socket;
 pub mod table;

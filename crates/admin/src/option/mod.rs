@@ -2,9 +2,8 @@
 //!
 //! An option that changes nothing here is accepted, for it stands in the files and habits of many, but `effective` says
 //! so, and whoever sets it is told. Names are upstream's; blanks and dashes in them are underscores.
-//! Upstream: src/common/options.{h,cc}, src/common/config.cc, src/mon/ConfigMap.{h,cc}.
+//! Upstream: src/common/options.{h,cc}, src/common/config.cc.
 
-mod database;
 mod spec;
 mod table_common;
 mod table_debug;
@@ -14,7 +13,6 @@ mod table_store;
 mod value;
 mod values;
 
-pub use database::{ConfigDb, Section, Target, Who};
 pub use spec::{Level, OptType, OptionSpec};
 pub use values::{ConfigValues, Source};
 
