@@ -46,8 +46,8 @@ pub fn watch(session: &Session, io: &IoCtx, object: &str) -> Result<()> {
 }
 
 pub async fn notify(io: &IoCtx, object: &str, message: &str, timeout_s: u32) -> Result<()> {
-    // The payload is a string within: what the stock command sends, and prints.
-    let payload = Bytes::copy_from_slice(message.as_bytes());
+    // The stock command sends an encoded string.
+    let payload = denc::to_bytes(message, 0);
     match said(io.notify(object.as_bytes(), payload, timeout_s).await, "notifying", object)? {
         WatchEvent::NotifyDone { result, replies, timeouts } => {
             for (gid, cookie, reply) in replies {
