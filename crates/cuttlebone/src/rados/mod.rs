@@ -76,6 +76,12 @@ enum RadosCommand {
         #[arg(required = true)]
         objects: Vec<String>,
     },
+    /// Remove every object of the pool, in all namespaces
+    Purge {
+        name: String,
+        #[arg(long)]
+        yes_i_really_really_mean_it: bool,
+    },
     /// Create an empty object
     Create { object: String },
     /// Create an object unless it is there
@@ -131,7 +137,13 @@ pub fn main(args: &RadosArgs) -> Result<()> {
         RadosCommand::Df => return pools::usage(&session),
         _ => {}
     }
-    let io = open_pool(&session, args)?;
+    let io = match &args.command {
+        RadosCommand::Purge { name, yes_i_really_really_mean_it: true } => open_pool(&session, Some(name.as_str()), args)?,
+        RadosCommand::Purge { name, .. } => {
+            bail!("this removes every object of pool {name}: give --yes-i-really-really-mean-it if you are certain");
+        }
+        _ => open_pool(&session, args.pool.as_deref(), args)?,
+    };
     match &args.command {
         RadosCommand::Watch { object } => watch::watch(&session, &io, object),
         RadosCommand::Bench(bench) => bench::run(&session, &io, bench),
@@ -140,8 +152,8 @@ pub fn main(args: &RadosArgs) -> Result<()> {
     }
 }
 
-fn open_pool(session: &Session, args: &RadosArgs) -> Result<IoCtx> {
-    let name = args.pool.as_deref().context("which pool? (-p NAME)")?;
+fn open_pool(session: &Session, name: Option<&str>, args: &RadosArgs) -> Result<IoCtx> {
+    let name = name.context("which pool? (-p NAME)")?;
     match session.block_on(session.handle.pool(name)) {
         Ok(io) => Ok(io.namespace(args.namespace.as_str()).locator_key(args.object_locator.as_str())),
         Err(errno) => bail!("error opening pool {name}: {errno}"),
@@ -157,6 +169,7 @@ async fn on_object(io: &IoCtx, all: bool, command: &RadosCommand) -> Result<()> 
         C::Append { object, file } => objects::append(io, object, file).await,
         C::Stat { object } => objects::stat(io, object).await,
         C::Rm { objects } => objects::remove(io, objects).await,
+        C::Purge { name, .. } => objects::purge(io).await.with_context(|| format!("purging pool {name}")),
         C::Create { object } => said(io.create(object.as_bytes(), true).await, "creating", object),
         C::Touch { object } => said(io.create(object.as_bytes(), false).await, "touching", object),
         C::Truncate { object, size } => said(io.truncate(object.as_bytes(), *size).await, "truncating", object),

@@ -1,13 +1,13 @@
 //! Whole objects: put, get, ls, ...
 
 use super::said;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use bytes::Bytes;
 use client::IoCtx;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
-use std::time::{Duration, UNIX_EPOCH};
+use types::Errno;
 
 /// Bytes per request, as the stock command has it.
 const CHUNK: usize = 4 << 20;
@@ -95,7 +95,7 @@ pub async fn list(io: &IoCtx, all: bool) -> Result<()> {
 
 pub async fn stat(io: &IoCtx, object: &str) -> Result<()> {
     let (size, mtime) = said(io.stat(object.as_bytes()).await, "stat-ing", object)?;
-    println!("{object} mtime {}, size {size}", date(mtime.to_duration()));
+    println!("{object} mtime {}, size {size}", mtime);
     Ok(())
 }
 
@@ -106,37 +106,16 @@ pub async fn remove(io: &IoCtx, objects: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// `2026-11-20T18:55:00.000000+0000`.
-fn date(since_1970: Duration) -> String {
-    let secs = since_1970.as_secs();
-    let (days, rest) = (secs / 86400, secs % 86400);
-    let (year, month, day) = civil(days as i64);
-    let (h, m, s) = (rest / 3600, rest / 60 % 60, rest % 60);
-    debug_assert!(UNIX_EPOCH + since_1970 >= UNIX_EPOCH);
-    format!("{year:04}-{month:02}-{day:02}T{h:02}:{m:02}:{s:02}.{:06}+0000", since_1970.subsec_micros())
-}
-
-/// Year, month, day of a day since 1970, in the proleptic Gregorian calendar (years begin in March while counting).
-fn civil(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn dates_are_printed_as_utc() {
-        assert_eq!(date(Duration::from_micros(0)), "1970-01-01T00:00:00.000000+0000");
-        assert_eq!(date(Duration::new(951_782_400, 5_000)), "2000-02-29T00:00:00.000005+0000");
-        assert_eq!(date(Duration::new(1_795_200_900, 0)), "2026-11-20T18:55:00.000000+0000");
+/// Removes every object of the pool, in all namespaces.
+pub async fn purge(io: &IoCtx) -> Result<()> {
+    let entries = said(io.namespace(IoCtx::ALL_NAMESPACES).list().await, "listing", "objects")?;
+    for entry in &entries {
+        let io = io.namespace(entry.nspace.clone()).locator_key(entry.key.clone());
+        match io.remove_when_full(&entry.name).await {
+            Ok(()) | Err(Errno::ENOENT) => {}
+            Err(errno) => bail!("error removing {}: {errno}", entry.name),
+        }
     }
+    println!("removed {} objects", entries.len());
+    Ok(())
 }
