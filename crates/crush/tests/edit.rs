@@ -130,7 +130,7 @@ fn first_difference(ours: &CrushMap, theirs: &CrushMap) -> Option<String> {
 fn the_same_history_gives_the_same_map() {
     let mut refused = 0;
     let mut done = 0;
-    for i in 0..maps_wanted(40) {
+    for i in 0..maps_wanted(20) {
         let mut rng = Rng(0xed17 << 32 | i);
         let osds: Vec<(i32, &str, u32)> =
             (0..8).map(|osd| (osd, HOSTS[rng.below(3)], random_weight(&mut rng).1)).collect();
@@ -177,7 +177,7 @@ fn the_same_history_gives_the_same_map() {
 
 #[test]
 fn shadow_trees_are_rebuilt_to_the_same_bytes() {
-    for i in 0..maps_wanted(60) {
+    for i in 0..maps_wanted(30) {
         let mut rng = Rng(0x5bad << 32 | i);
         let with_sets = rng.one_in(2);
         let algs: &[u8] = if with_sets { &[5] } else { &[2, 4, 5] };
@@ -214,7 +214,7 @@ fn rounded(value: &serde_json::Value) -> String {
 
 #[test]
 fn dumps_are_what_crushtool_dumps() {
-    for i in 0..maps_wanted(60) {
+    for i in 0..maps_wanted(30) {
         let mut rng = Rng(0xd0b9 << 32 | i);
         let taste = Taste { algs: &[1, 2, 3, 4, 5], classes: rng.one_in(2), weight_sets: rng.one_in(3) };
         let map = random_map(&mut rng, taste);

@@ -21,7 +21,7 @@ pub fn temp(name: &str) -> PathBuf {
     dir.join(name)
 }
 
-/// How many maps a test tries: by default so many that all tests take a minute; `CUTTLEBONE_CRUSH_MAPS` of them else.
+/// How many maps a test tries: by default so many that all tests take less than a minute; `CUTTLEBONE_CRUSH_MAPS` of them else.
 pub fn maps_wanted(default: u64) -> u64 {
     std::env::var("CUTTLEBONE_CRUSH_MAPS").ok().and_then(|n| n.parse().ok()).unwrap_or(default)
 }
