@@ -147,6 +147,18 @@ fn stock_placements(map: &OsdMap, file: &Scratch, pool: types::PoolId) -> Vec<(P
     .collect()
 }
 
+/// What 18.2 added.
+fn choose_primaries(rng: &mut ChaCha8Rng, map: &mut OsdMap) {
+    let pgs: Vec<PgId> = map.pools.keys().flat_map(|pool| map.pgs(*pool)).collect();
+    for pg in pgs {
+        let osds = map.pg_to_raw_upmap(&map.pools[&pg.pool], pg);
+        let osd = osds.get(rng.random_range(0..osds.len() + 1)).copied().unwrap_or(OsdId(0));
+        if osd != OsdId::HOLE && rng.random_bool(0.4) {
+            map.pg_upmap_primaries.insert(pg, osd);
+        }
+    }
+}
+
 #[test]
 fn osdmaptool_places_groups_where_we_do() {
     if !have("osdmaptool") {
@@ -154,7 +166,11 @@ fn osdmaptool_places_groups_where_we_do() {
     }
     let mut asked = 0;
     for seed in 0..maps() {
-        let map = random::osdmap(&mut ChaCha8Rng::seed_from_u64(1_000_000 + seed));
+        let mut rng = ChaCha8Rng::seed_from_u64(1_000_000 + seed);
+        let mut map = random::osdmap(&mut rng);
+        if tools_root().is_some() {
+            choose_primaries(&mut rng, &mut map);
+        }
         let file = Scratch::new("place", &map.clone().publish());
         for pool in map.pools.keys() {
             for (pg, stock) in stock_placements(&map, &file, *pool) {
