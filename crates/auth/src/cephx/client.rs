@@ -303,3 +303,70 @@ impl Authorizer {
         e.finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cephx::proto::AuthorizerHead;
+    use rand::SeedableRng;
+
+    /// Conversations with stock daemons, by name of their parts.
+    const RECORDED: [&str; 2] =
+        [include_str!("../../testdata/handshake-16.2.15.txt"), include_str!("../../testdata/handshake-20.2.4.txt")];
+
+    fn part<'a>(recorded: &'a str, name: &str) -> &'a str {
+        recorded.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).unwrap()
+    }
+
+    fn bytes(recorded: &str, name: &str) -> Bytes {
+        let hex = part(recorded, name);
+        (0..hex.len() / 2).map(|i| u8::from_str_radix(&hex[2 * i..2 * i + 2], 16).unwrap()).collect::<Vec<_>>().into()
+    }
+
+    fn client(recorded: &str) -> CephxClient {
+        let key = part(recorded, "key").parse().unwrap();
+        CephxClient::new("client.vector".parse().unwrap(), key, &[EntityKind::MON, EntityKind::OSD, EntityKind::MGR])
+    }
+
+    #[test]
+    fn a_proof_that_stock_accepted_is_the_proof_we_expect() {
+        let mut rng = ChaCha8Rng::seed_from_u64(0);
+        for recorded in RECORDED {
+            let challenge: ServerChallenge = denc::from_bytes(&bytes(recorded, "mon_challenge")).unwrap();
+            let (kind, sent): (u16, Authenticate) = denc::from_bytes(&bytes(recorded, "mon_request")).unwrap();
+            let key = part(recorded, "key").parse().unwrap();
+            assert_eq!(kind, request::GET_AUTH_SESSION_KEY);
+            assert_eq!(sent.proof, proof(&key, challenge.challenge, sent.client_challenge, &mut rng));
+        }
+    }
+
+    #[test]
+    fn what_stock_daemons_answered_opens() {
+        let mut rng = ChaCha8Rng::seed_from_u64(0);
+        for recorded in RECORDED {
+            let mut client = client(recorded);
+            let gid = part(recorded, "gid").parse().unwrap();
+            let keys = client.handle_done(Mono(0), gid, &bytes(recorded, "mon_done")).unwrap();
+            assert_eq!(keys.connection_secret.len(), 64);
+            for service in [EntityKind::MON, EntityKind::OSD, EntityKind::MGR] {
+                assert!(client.has_ticket(Mono(0), service));
+            }
+            // The authorizer as it was sent: its nonce is known to whoever has the session key.
+            let mut authorizer = client.authorizer(EntityKind::MGR, &mut rng).unwrap();
+            let sent = bytes(recorded, "service_request");
+            let mut d = Decoder::shared(&sent);
+            let head: AuthorizerHead = d.get().unwrap();
+            assert_eq!(denc::to_bytes(&head, 0), authorizer.head);
+            let inside: Authorize = open_next(&authorizer.session_key, Usage::Authorize, &mut d).unwrap();
+            authorizer.nonce = inside.nonce;
+            let answer = authorizer.handle_more(&bytes(recorded, "service_challenge"), &mut rng).unwrap();
+            assert_eq!(answer.len(), bytes(recorded, "service_answer").len());
+            if client.key.kind() == crate::KeyKind::Aes {
+                assert_eq!(answer, bytes(recorded, "service_answer"));
+            }
+            let keys = authorizer.handle_done(&bytes(recorded, "service_done")).unwrap();
+            assert_eq!(keys.session_key, bytes(recorded, "session_key"));
+            assert_eq!(keys.connection_secret, bytes(recorded, "connection_secret"));
+        }
+    }
+}
