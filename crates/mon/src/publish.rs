@@ -10,7 +10,7 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use store::Kv;
 use types::map::OsdMap;
-use types::msg::mon::{MConfig, MFsMapUser, MMdsMap, MMonMap, MOsdMap};
+use types::msg::mon::{MConfig, MFsMapUser, MMdsMap, MMonMap, MOsdMap, PaxosHeader};
 use types::msg::{LogPrio, MLog, MMgrMap, Message};
 use types::{EntityKind, Epoch, Now, OsdId};
 
@@ -173,7 +173,9 @@ fn log_lines(state: &State, level: LogPrio, from: u64) -> Next {
         return (Vec::new(), newest + 1);
     }
     let entries: Vec<_> = state.log.entries(CLUSTER, level, from - 1).into_iter().map(|(_, e)| e.clone()).collect();
-    let message = MLog { paxos: Default::default(), fsid: state.monmap.map.fsid, entries };
+    // The client drops what is not newer than the version it saw last.
+    let paxos = PaxosHeader { version: newest, ..PaxosHeader::default() };
+    let message = MLog { paxos, fsid: state.monmap.map.fsid, entries };
     let messages = if message.entries.is_empty() { Vec::new() } else { vec![message.into()] };
     (messages, newest + 1)
 }

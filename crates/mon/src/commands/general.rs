@@ -58,7 +58,7 @@ pub fn status_text(ctx: &Ctx<'_>) -> String {
     let width = lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     for (name, line) in lines {
         let gap = " ".repeat(width - name.len());
-        out += &format!("    {name}: {gap}{}\n", line.replace('\n', &format!("\n      {}", " ".repeat(width + 1))));
+        out += &format!("    {name}: {gap}{}\n", line.replace('\n', &format!("\n      {}", " ".repeat(width))));
     }
     out += " \n  data:\n";
     out += &data_text(ctx);
