@@ -62,7 +62,7 @@ const MON: &[Row] = &[
     ("config assimilate-conf", "keep the options of a ceph.conf here, return what cannot be kept", 0),
     ("config dump", "show every option kept by the monitors", 0),
     ("config generate-minimal-conf", "print the least ceph.conf a client needs", 0),
-    ("config get var:String", "show an option of this daemon", 33),
+    ("config get who:String key:String?", "show the options in force for an entity, or one of them", 0),
     ("config help key:String", "describe an option", 0),
     ("config log num:Int", "show the latest changes of options", 0),
     ("config ls", "list all options by name", 0),
@@ -264,7 +264,7 @@ const MON: &[Row] = &[
 const TELL: &[Row] = &[
     ("compact", "have the store shrink its files", 33),
     ("config diff", "show options that are not at their defaults", 33),
-    ("config get who:String key:String", "show the options in force for an entity, or one of them", 0),
+    ("config get var:String", "show an option of this daemon", 33),
     ("config help var:String?", "describe an option", 33),
     ("config set var:String val:String*", "set an option of this daemon, until it ends", 33),
     ("config show", "show every option of this daemon", 33),
