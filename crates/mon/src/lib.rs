@@ -10,7 +10,6 @@
 pub mod boot;
 mod cmd;
 mod commands;
-mod crush_dump;
 pub mod env;
 mod health;
 mod login;

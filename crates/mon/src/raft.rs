@@ -22,6 +22,8 @@ const ELECTION_TICKS: usize = 10;
 const ENTRIES_KEPT: usize = 500;
 /// Entries at which the log is cut.
 const ENTRIES_MAX: usize = 2 * ENTRIES_KEPT;
+/// Bytes at which the log is cut, to half of it: it is all in memory, and maps can be large.
+const BYTES_MAX: usize = 8 << 20;
 
 const HARD_STATE: &[u8] = b"rh";
 const SNAPSHOT_META: &[u8] = b"rs";
@@ -229,13 +231,16 @@ impl Raft {
 
     fn cut(&mut self, applied: u64, out: &mut Progress) {
         let log = self.node.mut_store();
-        let in_log = applied.saturating_sub(log.cut_index) as usize;
-        if in_log <= ENTRIES_MAX {
+        let mut in_log = applied.saturating_sub(log.cut_index) as usize;
+        let mut bytes: usize = log.entries.iter().take(in_log).map(|e| e.data.len()).sum();
+        if in_log <= ENTRIES_MAX && bytes <= BYTES_MAX {
             return;
         }
-        for _ in 0..in_log - ENTRIES_KEPT {
+        while in_log > ENTRIES_KEPT || bytes > BYTES_MAX / 2 {
             let Some(gone) = log.entries.pop_front() else { break };
             (log.cut_index, log.cut_term) = (gone.index, gone.term);
+            in_log -= 1;
+            bytes -= gone.data.len();
         }
         log.snapshot.replace(None);
         out.batch.put(SNAPSHOT_META, log.meta());
@@ -471,6 +476,19 @@ mod tests {
         assert!(first > 1 && (last - first) as usize <= ENTRIES_MAX);
         let (_, kv, _) = group.members.remove(&1).unwrap();
         Raft::open(&kv, 1, &[1]).unwrap();
+    }
+
+    #[test]
+    fn a_log_of_large_entries_is_cut_by_its_size() {
+        let mut group = Group::new(1);
+        group.settle();
+        let large = Bytes::from(vec![7; BYTES_MAX / 8]);
+        for _ in 0..20 {
+            assert!(group.members.get_mut(&1).unwrap().0.propose(large.clone()));
+            group.settle();
+        }
+        let (first, last) = group.members[&1].0.log_range();
+        assert!(last - first < 10, "{first}..{last}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The answer to a command: a result, a sentence for standard error, bytes for standard output.
 
 use bytes::Bytes;
-use serde_json::{Number, Value};
+use serde_json::Value;
 use types::Errno;
 
 /// The form a client asked for its output in.
@@ -74,30 +74,10 @@ impl Reply {
     }
 }
 
-/// JSON text with a newline; indented by four unless compact was asked for.
+/// JSON text with a line end; indented by four unless compact was asked for.
 pub fn render_json(format: Format, value: &Value) -> String {
-    let mut out = match format {
-        Format::Json => value.to_string(),
-        _ => pretty(value),
-    };
-    out.push('\n');
-    out
-}
-
-fn pretty(value: &Value) -> String {
-    let mut raw = Vec::new();
-    let style = serde_json::ser::PrettyFormatter::with_indent(b"    ");
-    let mut serializer = serde_json::Serializer::with_formatter(&mut raw, style);
-    match serde::Serialize::serialize(value, &mut serializer) {
-        Ok(()) => String::from_utf8(raw).unwrap_or_default(),
-        Err(_) => value.to_string(),
+    match format {
+        Format::Json => admin::json::compact(value) + "\n",
+        _ => admin::json::pretty(value),
     }
-}
-
-/// A number as upstream's formatter writes it: whole ones without a point.
-pub fn num(v: f64) -> Value {
-    if v.fract() == 0.0 && v.abs() < 9e15 {
-        return Value::from(v as i64);
-    }
-    Number::from_f64(v).map_or(Value::Null, Value::Number)
 }

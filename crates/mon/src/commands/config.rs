@@ -5,7 +5,8 @@ use crate::cmd::Cmd;
 use crate::publish::subject;
 use crate::reply::{Outcome, Reply};
 use crate::services::config::{ChangeSet, Subject, Target};
-use crate::text::{Left, Table, stamp};
+use crate::text::{self, Left, stamp};
+use admin::TextTable;
 use admin::option::{self, OptionSpec};
 use serde_json::{Map, Value, json};
 use types::{EntityName, Errno};
@@ -111,8 +112,8 @@ fn level(name: &str) -> &'static str {
     option::find(name).map_or("unknown", |o| o.level.name())
 }
 
-fn table() -> Table {
-    Table::new(&["WHO", "MASK", "LEVEL", "OPTION", "VALUE", "RO"].map(|c| (c, Left, Left)))
+fn table() -> TextTable {
+    text::table(&["WHO", "MASK", "LEVEL", "OPTION", "VALUE", "RO"].map(|c| (c, Left, Left)))
 }
 
 fn row(target: &Target, name: &str, value: &str, who: &str) -> [String; 6] {

@@ -3,7 +3,6 @@
 use super::osd::parse_osd;
 use super::{Ctx, Entry, entry};
 use crate::cmd::Cmd;
-use crate::crush_dump;
 use crate::placement::pending_crush;
 use crate::reply::{Outcome, Reply};
 use crate::text::short_float;
@@ -134,7 +133,7 @@ fn setcrushmap(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 fn dump(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    Ok(Reply::json(cmd.format, &crush_dump::map(&ctx.osdmap().crush)))
+    Ok(Reply::json(cmd.format, &ctx.osdmap().crush.dump_json()))
 }
 
 fn ls(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
@@ -396,7 +395,7 @@ fn class_rename(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 fn show_tunables(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    Ok(Reply::json(cmd.format, &crush_dump::tunables(&ctx.osdmap().crush)))
+    Ok(Reply::json(cmd.format, &ctx.osdmap().crush.dump_tunables()))
 }
 
 fn tunables(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
@@ -447,7 +446,7 @@ fn weight_set_ls(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 fn weight_set_dump(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    Ok(Reply::json(cmd.format, &crush_dump::choose_args(&ctx.osdmap().crush)))
+    Ok(Reply::json(cmd.format, &ctx.osdmap().crush.dump_json()["choose_args"]))
 }
 
 fn create_set(ctx: &mut Ctx<'_>, set: i64, positions: usize) -> Outcome {

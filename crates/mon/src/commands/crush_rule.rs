@@ -3,10 +3,9 @@
 use super::crush::{edit, refuse};
 use super::{Ctx, Entry, entry};
 use crate::cmd::Cmd;
-use crate::crush_dump;
 use crate::reply::{Outcome, Reply};
 use crush::{RuleKind, SimpleRule};
-use serde_json::{Value, json};
+use serde_json::json;
 use types::Errno;
 
 pub const COMMANDS: &[Entry] = &[
@@ -45,12 +44,11 @@ fn dump(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let crush = ctx.osdmap().crush.clone();
     let name = cmd.text("name")?;
     if name.is_empty() {
-        let all: Vec<Value> = crush.iter_rules().map(|(n, r)| crush_dump::rule(&crush, n, r)).collect();
-        return Ok(Reply::json(cmd.format, &json!(all)));
+        return Ok(Reply::json(cmd.format, &crush.dump_rules()));
     }
     let found = crush.rule_id(name).and_then(|n| Some((n, crush.rule(n)?)));
     let (n, rule) = found.ok_or_else(|| Reply::err(Errno::ENOENT, format!("unknown crush rule '{name}'")))?;
-    Ok(Reply::json(cmd.format, &crush_dump::rule(&crush, n, rule)))
+    Ok(Reply::json(cmd.format, &crush.dump_rule(n, rule)))
 }
 
 fn create_replicated(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {

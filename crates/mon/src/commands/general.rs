@@ -5,6 +5,7 @@ use crate::cmd::Cmd;
 use crate::reply::{Format, Outcome, Reply};
 use crate::text;
 use crate::{health, version};
+use admin::usage;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use types::map::OsdMap;
@@ -174,51 +175,19 @@ fn trouble_lines(sum: &ObjectStatSum, pgs: u64, states: &BTreeMap<String, u64>) 
     if inactive > 0 && pgs > 0 {
         lines.push(format!("{:.3}% pgs not active", percent(inactive, pgs)));
     }
-    let copies = sum.num_object_copies.max(0) as u64;
-    for (n, of, word) in [
-        (sum.num_objects_degraded, copies, "degraded"),
-        (sum.num_objects_misplaced, copies, "misplaced"),
-        (sum.num_objects_unfound, sum.num_objects.max(0) as u64, "unfound"),
-    ] {
-        if n > 0 {
-            lines.push(format!("{n}/{of} objects {word} ({:.3}%)", percent(n as u64, of)));
-        }
-    }
+    lines.extend(usage::recovery_lines(sum));
     lines
 }
 
 fn io_text(ctx: &Ctx<'_>) -> String {
     let Some(io) = ctx.state.mgr.digest.as_ref().map(|d| d.io) else { return String::new() };
-    let mut client = Vec::new();
-    if io.read_bytes > 0 {
-        client.push(format!("{}/s rd", text::bytes(io.read_bytes)));
-    }
-    if io.write_bytes > 0 {
-        client.push(format!("{}/s wr", text::bytes(io.write_bytes)));
-    }
-    if io.read_ops + io.write_ops > 0 {
-        client.push(format!("{} op/s rd, {} op/s wr", text::si(io.read_ops), text::si(io.write_ops)));
-    }
-    let mut recovery = Vec::new();
-    if io.recovering_bytes > 0 {
-        recovery.push(format!("{}/s", text::bytes(io.recovering_bytes)));
-    }
-    if io.recovering_keys > 0 {
-        recovery.push(format!("{} keys/s", text::si(io.recovering_keys)));
-    }
-    if io.recovering_objects > 0 {
-        recovery.push(format!("{} objects/s", text::si(io.recovering_objects)));
-    }
-    if client.is_empty() && recovery.is_empty() {
+    let (client, recovery) = (usage::client_io_line(&io), usage::recovery_io_line(&io));
+    if client.is_none() && recovery.is_none() {
         return String::new();
     }
     let mut out = " \n  io:\n".to_owned();
-    if !client.is_empty() {
-        out += &format!("    client:   {}\n", client.join(", "));
-    }
-    if !recovery.is_empty() {
-        out += &format!("    recovery: {}\n", recovery.join(", "));
-    }
+    client.iter().for_each(|line| out += &format!("    client:   {line}\n"));
+    recovery.iter().for_each(|line| out += &format!("    recovery: {line}\n"));
     out
 }
 
@@ -289,32 +258,10 @@ fn pgmap_json(ctx: &Ctx<'_>) -> Value {
         "bytes_total": total.total,
     });
     let Some(fields) = out.as_object_mut() else { return out };
-    let copies = sum.num_object_copies;
-    for (name, n, of) in [
-        ("degraded", sum.num_objects_degraded, copies),
-        ("misplaced", sum.num_objects_misplaced, copies),
-        ("unfound", sum.num_objects_unfound, sum.num_objects),
-    ] {
-        if n > 0 {
-            fields.insert(format!("{name}_objects"), n.into());
-            fields.insert(format!("{name}_total"), of.into());
-            fields.insert(format!("{name}_ratio"), crate::reply::num(n as f64 / of.max(1) as f64));
-        }
-    }
+    fields.extend(usage::recovery_json(&sum));
     if let Some(io) = digest.map(|d| d.io) {
-        for (name, v) in [
-            ("recovering_objects_per_sec", io.recovering_objects),
-            ("recovering_bytes_per_sec", io.recovering_bytes),
-            ("recovering_keys_per_sec", io.recovering_keys),
-            ("read_bytes_sec", io.read_bytes),
-            ("write_bytes_sec", io.write_bytes),
-            ("read_op_per_sec", io.read_ops),
-            ("write_op_per_sec", io.write_ops),
-        ] {
-            if v > 0 {
-                fields.insert(name.into(), v.into());
-            }
-        }
+        fields.extend(usage::recovery_io_json(&io));
+        fields.extend(usage::client_io_json(&io));
     }
     out
 }
@@ -440,7 +387,7 @@ fn report(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         "osdmap_last_committed": map.epoch.0,
         "osdmap": map.dump_json(),
         "osd_metadata": osd_metadata,
-        "crushmap": crate::crush_dump::map(&map.crush),
+        "crushmap": map.crush.dump_json(),
         "mgrmap": super::mgr::dump_json(ctx),
         "num_pg": pgs,
         "num_pg_states": states,

@@ -4,7 +4,7 @@ use super::{Ctx, Entry, entry};
 use crate::cmd::Cmd;
 use crate::reply::{Outcome, Reply};
 use crate::services::osdmap::full_key;
-use crate::text::{self, Left, Right, Table};
+use crate::text::{self, Left, Right};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -186,7 +186,7 @@ fn numa_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let map = ctx.osdmap();
     let host = |o: OsdId| ctx.state.osdmap.metadata.get(&o).and_then(|m| m.get("hostname")).cloned().unwrap_or_default();
     let text = || {
-        let mut t = Table::new(&[("OSD", Left, Right), ("HOST", Left, Left), ("NETWORK", Right, Right), ("STORAGE", Right, Right), ("AFFINITY", Right, Right), ("CPUS", Left, Left)]);
+        let mut t = text::table(&[("OSD", Left, Right), ("HOST", Left, Left), ("NETWORK", Right, Right), ("STORAGE", Right, Right), ("AFFINITY", Right, Right), ("CPUS", Left, Left)]);
         map.up_osds().for_each(|o| t.row([o.to_string(), host(o), "-".into(), "-".into(), "-".into(), "-".into()]));
         t.render()
     };

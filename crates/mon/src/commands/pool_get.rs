@@ -2,7 +2,7 @@
 
 use super::{Ctx, Entry, entry};
 use crate::cmd::Cmd;
-use crate::reply::{Outcome, Reply, num};
+use crate::reply::{Outcome, Reply};
 use crate::text::short_float;
 use serde_json::{Map, Value};
 use types::map::{OsdMap, PgPool, PoolOptKey, PoolOptValue};
@@ -102,7 +102,7 @@ fn value(map: &OsdMap, pool: &PgPool, var: &str) -> Option<Value> {
             match pool.opts.get(key)? {
                 PoolOptValue::Int(i) => (*i).into(),
                 PoolOptValue::Str(s) => s.as_str().into(),
-                PoolOptValue::Double(d) => num(*d),
+                PoolOptValue::Double(d) => Value::from(*d),
             }
         }
     })

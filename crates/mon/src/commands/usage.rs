@@ -2,8 +2,8 @@
 
 use super::{Ctx, Entry, entry};
 use crate::cmd::Cmd;
-use crate::reply::{Outcome, Reply, num};
-use crate::text::{self, Left, Right, Table, short_float};
+use crate::reply::{Outcome, Reply};
+use crate::text::{self, Left, Right, short_float};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use types::OsdId;
@@ -31,8 +31,7 @@ fn used_bytes(pool: &PoolDigest) -> u64 {
 }
 
 fn percent(ratio: f64) -> String {
-    let p = ratio * 100.0;
-    if p < 0.01 { "0".into() } else { format!("{p:.2}") }
+    text::percent(ratio * 100.0)
 }
 
 fn df(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
@@ -42,7 +41,7 @@ fn df(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 
 fn df_text(ctx: &Ctx<'_>, detail: bool) -> String {
     let digest = ctx.state.mgr.digest.as_ref();
-    let mut raw = Table::new(&[("CLASS", Left, Left), ("SIZE", Right, Right), ("AVAIL", Right, Right), ("USED", Right, Right), ("RAW USED", Right, Right), ("%RAW USED", Right, Right)]);
+    let mut raw = text::table(&[("CLASS", Left, Left), ("SIZE", Right, Right), ("AVAIL", Right, Right), ("USED", Right, Right), ("RAW USED", Right, Right), ("%RAW USED", Right, Right)]);
     let mut row = |name: &str, s: &StoreStatfs| {
         raw.row([name.to_owned(), text::bytes(s.total), text::bytes(s.available), text::bytes(s.used()), text::bytes(s.used_raw()), percent(s.used_raw_ratio())]);
     };
@@ -61,7 +60,7 @@ fn df_text(ctx: &Ctx<'_>, detail: bool) -> String {
         let more = ["QUOTA OBJECTS", "QUOTA BYTES", "DIRTY", "USED COMPR", "UNDER COMPR"];
         columns.extend(more.map(|name| (name, Right, Right)));
     }
-    let mut pools = Table::new(&columns);
+    let mut pools = text::table(&columns);
     let map = ctx.osdmap();
     let blank = PoolDigest::default();
     for (id, name) in &map.pool_name {
@@ -110,7 +109,7 @@ fn raw_json(s: &StoreStatfs) -> Map<String, Value> {
     v.insert("total_avail_bytes".into(), s.available.into());
     v.insert("total_used_bytes".into(), s.used().into());
     v.insert("total_used_raw_bytes".into(), s.used_raw().into());
-    v.insert("total_used_raw_ratio".into(), num(s.used_raw_ratio()));
+    v.insert("total_used_raw_ratio".into(), Value::from(s.used_raw_ratio()));
     v
 }
 
@@ -150,7 +149,7 @@ fn pool_json(pool: &PgPool, d: &PoolDigest, detail: bool) -> Value {
         put("data_bytes_used", store.allocated.into());
         put("omap_bytes_used", store.omap_allocated.into());
     }
-    put("percent_used", num(used_ratio(d)));
+    put("percent_used", Value::from(used_ratio(d)));
     put("max_avail", d.max_avail.into());
     if detail {
         put("quota_objects", pool.quota_max_objects.into());
@@ -194,7 +193,7 @@ fn utilization(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     };
     let value = || {
         json!({
-            "avg_pgs": num(avg), "std_dev": num(dev), "expected_baseline_std_dev": num(baseline), "min_osd": min.0.0,
+            "avg_pgs": Value::from(avg), "std_dev": Value::from(dev), "expected_baseline_std_dev": Value::from(baseline), "min_osd": min.0.0,
             "min_osd_pgs": min.1, "max_osd": max.0.0, "max_osd_pgs": max.1,
         })
     };
