@@ -67,6 +67,11 @@ impl Gate {
     }
 
     fn answer(&mut self, endpoint: &mut Endpoint, secrets: &RotatingSecrets, conn: ConnId, method: u32, modes: &[u32], payload: &bytes::Bytes) {
+        if secrets.current().is_none() {
+            // Fresh from its start a daemon cannot tell friends from strangers: who is sent away so comes back later,
+            // while a refusal would tell a client that its key is no good.
+            return endpoint.close(conn);
+        }
         let offered = modes.iter().copied().find(|m| MODES.contains(m));
         let (METHOD_CEPHX, Some(mode)) = (method, offered) else {
             return endpoint.auth_bad_method(conn, method, Errno::EOPNOTSUPP, vec![METHOD_CEPHX], MODES.to_vec());
