@@ -2,12 +2,17 @@
 
 use denc::{Bytes, Decode, Decoder, Encode};
 use std::path::PathBuf;
+use std::sync::Arc;
 use types::Epoch;
 use types::map::osdmap::{ApplyError, MAP_FEATURES};
 use types::map::{FsMap, MgrMap, MonMap, OsdMap, OsdMapIncremental};
 
 fn read(name: &str) -> Bytes {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/stock-16.2.15").join(name);
+    read_of("stock-16.2.15", name)
+}
+
+fn read_of(cluster: &str, name: &str) -> Bytes {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata").join(cluster).join(name);
     std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())).into()
 }
 
@@ -16,7 +21,11 @@ fn text(name: &str) -> String {
 }
 
 fn incrementals() -> Vec<Bytes> {
-    let all = read("osdmap_incrementals.bin");
+    incrementals_of("stock-16.2.15")
+}
+
+fn incrementals_of(cluster: &str) -> Vec<Bytes> {
+    let all = read_of(cluster, "osdmap_incrementals.bin");
     let mut d = Decoder::shared(&all);
     let mut out = Vec::new();
     while !d.is_empty() {
@@ -52,6 +61,20 @@ fn every_step_leads_to_the_map_it_promises() {
         }
     }
     assert_eq!(map.epoch, Epoch(83));
+}
+
+#[test]
+fn a_tentacle_cluster_can_be_followed() {
+    let (mut map, mut primaries) = (OsdMap::default(), 0);
+    for bytes in incrementals_of("stock-20.2.4") {
+        let inc: OsdMapIncremental = denc::from_bytes(&bytes).expect("decodes");
+        map.apply_incremental(&inc).unwrap_or_else(|e| panic!("epoch {}: {e}", inc.epoch));
+        primaries = primaries.max(map.pg_upmap_primaries.len());
+    }
+    // Stock leaves these two tunables out of a full map that no rule of it needs them for.
+    Arc::make_mut(&mut map.crush).tunables.msr = None;
+    assert_eq!(map, denc::from_bytes(&read_of("stock-20.2.4", "osdmap_last.bin")).expect("decodes"));
+    assert!(primaries > 0, "what 18.2 added was there");
 }
 
 #[test]
