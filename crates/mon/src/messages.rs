@@ -13,7 +13,7 @@ use store::Kv;
 use types::msg::mon::{MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe};
 use types::msg::pool::{MGetPoolStats, MGetPoolStatsReply, MStatfs, MStatfsReply};
 use types::msg::{LogPrio, MCommand, MCommandReply, MLog, MLogAck, MMonCommand, MMonCommandAck, Message, RawMessage};
-use types::{EntityKind, Errno, Now};
+use types::{EntityKind, Errno, Now, OsdId};
 
 impl<K: Kv> Mon<K> {
     /// Reads a message and gives it to whoever it is for. What cannot be read, or comes from someone who may not say
@@ -48,14 +48,16 @@ impl<K: Kv> Mon<K> {
         let (is_osd, is_mgr) = (peer.peer.name.kind == EntityKind::OSD, peer.peer.name.kind == EntityKind::MGR);
         let osd_ok = is_osd && peer.may("osd", "rwx");
         let mgr_ok = is_mgr && peer.may("mgr", "rwx");
+        // Nobody speaks for another.
+        let own = |osd: OsdId| osd_ok && peer.peer.name.id == osd.to_string();
         match message {
-            Message::OsdBoot(m) if osd_ok => self.handle_osd_boot(now, session, m),
-            Message::OsdAlive(m) if osd_ok => self.handle_osd_alive(&m),
-            Message::OsdFailure(m) if osd_ok => self.handle_osd_failure(now, &m),
-            Message::OsdMarkMeDown(m) if osd_ok => self.handle_mark_me_down(now, session, raw.tid, &m),
-            Message::OsdBeacon(m) if osd_ok => self.handle_osd_beacon(now, &m),
-            Message::PgTempRequest(m) if osd_ok => self.handle_pg_temp(&m),
-            Message::MgrBeacon(m) if mgr_ok => self.handle_mgr_beacon(now, m),
+            Message::OsdBoot(m) if own(m.osd) => self.handle_osd_boot(now, session, m),
+            Message::OsdAlive(m) if own(m.osd) => self.handle_osd_alive(&m),
+            Message::OsdFailure(m) if own(m.reporter) => self.handle_osd_failure(now, &m),
+            Message::OsdMarkMeDown(m) if own(m.osd) => self.handle_mark_me_down(now, session, raw.tid, &m),
+            Message::OsdBeacon(m) if own(m.osd) => self.handle_osd_beacon(now, &m),
+            Message::PgTempRequest(m) if own(m.osd) => self.handle_pg_temp(&m),
+            Message::MgrBeacon(m) if mgr_ok && peer.peer.name.id == m.name => self.handle_mgr_beacon(now, m),
             Message::MgrDigest(m) if mgr_ok => self.handle_mgr_digest(session, m),
             other => tracing::warn!("session {}: {} is not for {}", session.0, other.name(), peer.peer.name),
         }

@@ -183,6 +183,7 @@ impl<K: Kv> Mon<K> {
         self.sessions.remove(&session);
         self.auths.remove(&session);
         self.proven.remove(&session);
+        self.waiting.retain(|w| !matches!(w, Waiting::Auth { session: s, .. } | Waiting::Message { session: s, .. } if *s == session));
         self.outbox.retain(|(_, e)| !matches!(e, Effect::Send { session: s, .. } if *s == session));
     }
 

@@ -291,3 +291,30 @@ fn a_quota_that_is_reached_fills_its_pool() {
     assert!(health.contains("POOL_FULL: 1 pool(s) full\n    pool 'p' is full (running out of quota)"), "{health}");
     assert!(health.contains("POOL_APP_NOT_ENABLED"), "{health}");
 }
+
+#[test]
+fn an_osd_cannot_speak_for_another() {
+    let mut lab = three();
+    lab.say(SessionId(100), OsdMarkMeDown { osd: OsdId(1), addrs: addrs(6804, 1), epoch: Epoch(3), ack_wanted: false });
+    let refused = OsdFailure { reporter: OsdId(1), target: OsdId(2), target_addrs: addrs(6808, 1), failed_for_ms: 1, epoch: Epoch(3), kind: FailureKind::Refused };
+    lab.say(SessionId(100), refused);
+    lab.pass(Duration::from_millis(200));
+    assert_eq!(lab.json(json!({"prefix": "osd stat"}))["num_up_osds"], 3);
+}
+
+#[test]
+fn random_messages_leave_the_monitor_as_it_was() {
+    use rand::{Rng, SeedableRng};
+    let mut lab = three();
+    let before = lab.ok(json!({"prefix": "osd dump"})).out;
+    let mut rng = auth::ChaCha8Rng::seed_from_u64(11);
+    for _ in 0..3000 {
+        let kind = *[4u16, 5, 13, 15, 17, 19, 41, 48, 49, 50, 52, 58, 97, 0x7000, 0x7002, 0x7003, 0x7005, 0x7006, 0x7011, 0x7012].get(rng.random_range(0..20)).unwrap();
+        let front: Vec<u8> = (0..rng.random_range(0..120)).map(|_| rng.random::<u8>() & 3).collect();
+        let raw = types::msg::RawMessage { kind, version: rng.random_range(0..9), compat: 1, front: front.into(), ..Default::default() };
+        let session = if rng.random() { ADMIN } else { SessionId(101) };
+        lab.mon.handle_message(lab.now, session, raw);
+        lab.settle();
+    }
+    assert_eq!(lab.ok(json!({"prefix": "osd dump"})).out, before);
+}

@@ -61,6 +61,7 @@ pub fn edit<T>(ctx: &mut Ctx<'_>, f: impl FnOnce(&mut CrushMap) -> Result<(bool,
     let mut crush = CrushMap::clone(&pending_crush(&ctx.state.osdmap));
     let (changed, out) = f(&mut crush)?;
     if changed {
+        crush.check_shape().map_err(|e| Reply::err(Errno::EINVAL, format!("the crush map would be out of shape: {e:?}")))?;
         ctx.state.osdmap.set_crush(&crush);
     }
     Ok(out)

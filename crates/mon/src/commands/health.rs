@@ -31,7 +31,7 @@ fn mute(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         "" => Utime::ZERO,
         text => {
             let secs = crate::units::parse_duration(text).map_err(|why| Reply::err(Errno::EINVAL, format!("invalid duration: {text} ({why})")))?;
-            Utime::from_duration(ctx.now.wall.to_duration() + Duration::from_secs(secs.min(u32::MAX.into())))
+            Utime::from_duration(ctx.now.wall.to_duration() + Duration::from_secs(secs.min(1_000_000_000)))
         }
     };
     let checks = health::checks(ctx.state, ctx.env, ctx.now);

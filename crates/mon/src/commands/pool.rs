@@ -48,6 +48,9 @@ fn create(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     if rule_name.is_empty() {
         rule_name = cmd.text("erasure_code_profile")?.to_owned();
     }
+    if cmd.flag("bulk") || cmd.int("pg_num_max")?.is_some() {
+        return Err(Reply::err(Errno::EOPNOTSUPP, "bulk and pg_num_max are not available in this cluster yet"));
+    }
     let rule = rule_arg(ctx, &rule_name)?;
     let pg_num = cmd.int("pg_num")?.unwrap_or(0);
     let pgp_num = cmd.int("pgp_num")?.unwrap_or(0);
