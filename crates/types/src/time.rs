@@ -46,31 +46,26 @@ impl Utime {
         (year, month as u32, day as u32, rest / 3600, rest / 60 % 60, rest % 60)
     }
 
-    fn stamp(self, separator: char, zone: &str) -> String {
+    fn stamp(self, zone: &str) -> String {
         let usec = self.nsec / 1000;
         // Less than ten years: a duration.
         if self.sec < 60 * 60 * 24 * 365 * 10 {
             return format!("{}.{usec:06}", self.sec);
         }
         let (y, mo, d, h, mi, s) = self.civil();
-        format!("{y:04}-{mo:02}-{d:02}{separator}{h:02}:{mi:02}:{s:02}.{usec:06}{zone}")
+        format!("{y:04}-{mo:02}-{d:02}T{h:02}:{mi:02}:{s:02}.{usec:06}{zone}")
     }
 
     /// As UTC with a `Z` (`gmtime` upstream).
     pub fn gmt(self) -> String {
-        self.stamp('T', "Z")
-    }
-
-    /// The older form with a blank and no zone (`gmtime(.., true)` upstream prints a `Z` all the same).
-    pub fn gmt_legacy(self) -> String {
-        self.stamp(' ', "Z")
+        self.stamp("Z")
     }
 }
 
 impl fmt::Display for Utime {
     /// `2026-11-20T17:53:11.000000+0000`; daemons of ours run on UTC. Times before 1980 print as seconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&self.stamp('T', "+0000"))
+        f.pad(&self.stamp("+0000"))
     }
 }
 
