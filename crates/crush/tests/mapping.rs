@@ -57,7 +57,7 @@ fn compare(taste: Taste, seed: u64) {
         let mut rng = Rng(seed << 32 | i);
         let map = random_map(&mut rng, taste);
         let held = |osd: i32| map.is_linked(osd);
-        let weights: Vec<u32> = (0..map.max_devices)
+        let mut weights: Vec<u32> = (0..map.max_devices)
             .map(|osd| match rng.below(6) {
                 _ if !held(osd) => 0,
                 0 => 0,
@@ -65,6 +65,10 @@ fn compare(taste: Taste, seed: u64) {
                 _ => ONE,
             })
             .collect();
+        if weights.iter().all(|&w| w == 0) {
+            // crushtool maps nothing at all when no OSD has weight.
+            weights[0] = ONE;
+        }
         let first = rng.below(1 << 30) as u32;
         let (replicas, xs) = (1 + rng.below(8), (first, first + 40));
         let name = format!("mapping-{seed}-{i}");
