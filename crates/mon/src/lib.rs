@@ -32,4 +32,4 @@ mod version;
 pub use boot::{MkfsError, mkfs};
 pub use env::Env;
 pub use mon::{Effect, Mon, OpenError};
-pub use session::SessionId;
+pub use session::{Peer, SessionId};

@@ -230,7 +230,7 @@ impl<K: Kv> Mon<K> {
         let digest = state.mgr.digest.as_ref();
         let stat = |name: &String| {
             let id = state.osdmap.map.pool_id(name)?;
-            let stat = digest.and_then(|d| d.pools.get(&id)).map(|p| p.stat.clone()).unwrap_or_default();
+            let stat = digest.and_then(|d| d.pools.get(&id)).map(|p| p.stat).unwrap_or_default();
             Some((name.clone(), stat))
         };
         let stats = message.pools.iter().filter_map(stat).collect();

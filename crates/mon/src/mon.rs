@@ -10,6 +10,7 @@
 use crate::env::{Env, Quorum};
 use crate::raft::{Progress, Raft, RaftError};
 use crate::services::State;
+use crate::services::log::Author;
 use crate::session::{Peer, Session, SessionId};
 use crate::txn::{self, STATE_PREFIX, StateError, Txn};
 use crate::{boot, health, publish, ticks};
@@ -22,7 +23,7 @@ use std::ops::Bound;
 use std::time::Duration;
 use store::{IoId, Kv, KvBatch, KvError};
 use types::msg::{LogPrio, Message};
-use types::{AddrVec, EntityName, Errno, Mono, Now};
+use types::{Errno, Mono, Now};
 
 /// Time between ticks of consensus; jittered by a quarter either way.
 const RAFT_TICK: Duration = Duration::from_millis(100);
@@ -33,6 +34,7 @@ const OSDMAP_DELAY: Duration = Duration::from_millis(50);
 
 /// What a monitor asks of the outside.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // They are taken one by one, never stored in numbers.
 pub enum Effect {
     /// A message to a client or daemon; the tid is the request's, 0 if none.
     Send { session: SessionId, tid: u64, message: Message },
@@ -158,10 +160,9 @@ impl<K: Kv> Mon<K> {
         self.open_session(now, session, Peer { name, global_id, kind, addrs, features, caps });
     }
 
-    /// Opens a session of somebody whom the caller vouches for: the admin socket, and tests.
-    pub fn handle_proven(&mut self, now: Now, session: SessionId, name: EntityName, global_id: u64, caps: &str, addrs: AddrVec, features: u64) {
-        let kind = name.kind;
-        self.open_session(now, session, Peer { name, global_id, kind, addrs, features, caps: caps.to_owned() });
+    /// Opens a session of somebody whom the caller vouches for: for tests and the simulation.
+    pub fn handle_proven(&mut self, now: Now, session: SessionId, peer: Peer) {
+        self.open_session(now, session, peer);
     }
 
     fn open_session(&mut self, now: Now, session: SessionId, peer: Peer) {
@@ -261,10 +262,8 @@ impl<K: Kv> Mon<K> {
     /// Adds a line to the cluster log.
     pub(crate) fn log(&mut self, now: Now, channel: &str, prio: LogPrio, msg: String) {
         let Some(state) = self.state.as_mut() else { return };
-        let seq = state.log.next_own_seq();
-        let (name, addrs) = (&self.env.name, &self.env.addrs);
-        let entry = crate::services::log::own_entry(name, self.quorum.rank, addrs, now.wall, seq, channel, prio, msg);
-        state.log.append(entry, &mut self.txn);
+        let author = Author { name: &self.env.name, rank: self.quorum.rank, addrs: &self.env.addrs };
+        state.log.say(&author, now.wall, channel, prio, msg, &mut self.txn);
     }
 
     /// Makes the changes gathered for the osdmap an epoch at once.

@@ -143,7 +143,8 @@ fn ok_to_stop(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 
 fn ok_to_add_offline(ctx: &mut Ctx<'_>, _: &Cmd) -> Outcome {
     let n = ctx.state.monmap.map.mon_info.len();
-    match 1 >= (n + 1) / 2 + 1 {
+    // Only this one would be there of n + 1.
+    match n.div_ceil(2) < 1 {
         true => Ok(Reply::status("adding another mon that is not yet online will not break quorum")),
         false => Err(Reply::err(Errno::EBUSY, "adding a monitor may break quorum (until that monitor starts)")),
     }

@@ -64,7 +64,7 @@ impl Target {
     }
 
     /// How special the target is; `None` if `who` is not meant. Higher wins.
-    fn rank(&self, who: &Subject) -> Option<(usize, bool, bool)> {
+    fn rank(&self, who: &Subject) -> Option<Rank> {
         let kind = who.name.kind.name();
         let section = match self.section.as_str() {
             "global" => 0,
@@ -79,6 +79,9 @@ impl Target {
         (here && class).then_some((section, self.location.is_some(), self.class.is_some()))
     }
 }
+
+/// How special a target is: its section, whether it names a place, whether it names a device class.
+type Rank = (usize, bool, bool);
 
 fn is_section(text: &str) -> bool {
     let kind = text.split_once('.').map_or(text, |(kind, _)| kind);
@@ -203,7 +206,7 @@ impl ConfigService {
 
     /// The options in force for `who`: name to value and where it comes from.
     pub fn resolve(&self, who: &Subject) -> BTreeMap<String, (String, Target)> {
-        let mut best: BTreeMap<String, ((usize, bool, bool), String, Target)> = BTreeMap::new();
+        let mut best: BTreeMap<String, (Rank, String, Target)> = BTreeMap::new();
         for (target, name, value) in self.entries.values() {
             let Some(rank) = target.rank(who) else { continue };
             if best.get(name).is_none_or(|old| old.0 <= rank) {

@@ -58,12 +58,6 @@ impl LogService {
         }
     }
 
-    /// The sequence number for the monitor's own next entry.
-    pub fn next_own_seq(&mut self) -> u64 {
-        self.own_seq += 1;
-        self.own_seq
-    }
-
     /// Entries of `channel` (`*`: all) at or above `level`, oldest first, with their versions, after version `after`.
     pub fn entries(&self, channel: &str, level: LogPrio, after: u64) -> Vec<(u64, &LogEntry)> {
         let wanted = self.channels.iter().filter(|(name, _)| channel == "*" || *name == channel);
@@ -77,17 +71,28 @@ impl LogService {
     }
 }
 
-/// An entry a monitor makes itself.
-pub fn own_entry(name: &str, rank: usize, addrs: &AddrVec, stamp: Utime, seq: u64, channel: &str, prio: LogPrio, msg: String) -> LogEntry {
-    LogEntry {
-        name: EntityName::new(types::EntityKind::MON, name),
-        rank: EntityInst { kind: types::EntityKind::MON, num: rank as i64 },
-        addrs: addrs.clone(),
-        stamp,
-        seq,
-        prio,
-        msg,
-        channel: channel.to_owned(),
+/// The monitor that makes an entry itself.
+pub struct Author<'a> {
+    pub name: &'a str,
+    pub rank: usize,
+    pub addrs: &'a AddrVec,
+}
+
+impl LogService {
+    /// Keeps a line of the monitor's own.
+    pub fn say(&mut self, author: &Author<'_>, stamp: Utime, channel: &str, prio: LogPrio, msg: String, txn: &mut Txn) {
+        self.own_seq += 1;
+        let entry = LogEntry {
+            name: EntityName::new(types::EntityKind::MON, author.name),
+            rank: EntityInst { kind: types::EntityKind::MON, num: author.rank as i64 },
+            addrs: author.addrs.clone(),
+            stamp,
+            seq: self.own_seq,
+            prio,
+            msg,
+            channel: channel.to_owned(),
+        };
+        self.append(entry, txn);
     }
 }
 

@@ -1,8 +1,9 @@
 //! A monitor from its first start to a cluster of three OSDs, seen through commands and messages.
 
-mod common;
+mod lab;
+mod stock_answers;
 
-use common::{ADMIN, Lab, addrs};
+use lab::{ADMIN, Lab, addrs};
 use mon::SessionId;
 use serde_json::json;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use auth::{ChaCha8Rng, CryptoKey, EntityAuth, KeyKind, Keyring};
 use bytes::Bytes;
-use mon::{Effect, Env, Mon, SessionId};
+use mon::{Effect, Env, Mon, Peer, SessionId};
 use rand::SeedableRng;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,6 +26,8 @@ pub struct Lab {
     /// Every effect as text, to compare runs.
     pub trace: Vec<String>,
     next: u64,
+    /// What OSDs say of themselves when they boot: host, device class, bytes.
+    pub osds: (&'static str, &'static str, u64),
 }
 
 pub struct Answer {
@@ -66,7 +68,7 @@ impl Lab {
     fn open(disk: MemDisk, fsid: Uuid, options: &[(&str, &str)], wall: Utime) -> Self {
         let now = Now { mono: Mono(1), wall };
         let mon = Mon::open(env(options), disk.kv(), now, 5).unwrap();
-        let mut lab = Lab { mon, disk, now, fsid, mail: VecDeque::new(), trace: Vec::new(), next: 1 };
+        let mut lab = Lab { mon, disk, now, fsid, mail: VecDeque::new(), trace: Vec::new(), next: 1, osds: ("h1", "ssd", 10 << 30) };
         lab.settle();
         lab.join(ADMIN, "client.admin", "allow *");
         lab
@@ -81,7 +83,16 @@ impl Lab {
 
     /// A session of somebody who has proven who it is.
     pub fn join(&mut self, id: SessionId, name: &str, caps: &str) {
-        self.mon.handle_proven(self.now, id, name.parse().unwrap(), 4000 + id.0, caps, addrs(0, id.0 as u32), features::SUPPORTED);
+        let name: EntityName = name.parse().unwrap();
+        let peer = Peer {
+            kind: name.kind,
+            name,
+            global_id: 4000 + id.0,
+            addrs: addrs(0, id.0 as u32),
+            features: features::SUPPORTED,
+            caps: caps.into(),
+        };
+        self.mon.handle_proven(self.now, id, peer);
     }
 
     pub fn settle(&mut self) {
@@ -201,10 +212,10 @@ impl Lab {
             hb_back_addrs: addrs(port + 2, nonce),
             hb_front_addrs: addrs(port + 3, nonce),
             boot_epoch: types::Epoch(1),
-            metadata: [("hostname".to_owned(), "h1".to_owned())].into(),
-            size_bytes: 10 << 30,
-            device_class: "ssd".into(),
-            crush_location: [("host".to_owned(), "h1".to_owned()), ("root".to_owned(), "default".to_owned())].into(),
+            metadata: [("hostname".to_owned(), self.osds.0.to_owned())].into(),
+            size_bytes: self.osds.2,
+            device_class: self.osds.1.into(),
+            crush_location: [("host".to_owned(), self.osds.0.to_owned()), ("root".to_owned(), "default".to_owned())].into(),
         };
         self.say(session, boot);
         self.pass(Duration::from_millis(100));
