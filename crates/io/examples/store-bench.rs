@@ -298,10 +298,9 @@ fn bench(a: &Args) -> Result<(), Error> {
     b.run("random reads", a, u64::MAX, |b, _| read(b, random(), ReadFlags::default()))?;
     let bypass = ReadFlags { bypass: true, ..ReadFlags::default() };
     b.run("random reads, uncached", a, u64::MAX, |b, _| read(b, random(), bypass))?;
-    if let Some(stats) = b.store.kv_mut().property("rocksdb.cfstats-no-file-histogram")
-        && std::env::var_os("STATS").is_some()
-    {
-        println!("{stats}");
+    if std::env::var_os("STATS").is_some() {
+        println!("{}", b.store.kv_mut().property("rocksdb.cfstats-no-file-histogram"));
+        println!("memory of the engine: {} MB", b.store.kv_mut().memory() >> 20);
     }
     drop(b);
     Bench::open(a).map(drop)

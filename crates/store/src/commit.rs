@@ -44,7 +44,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 self.queues.remove(&coll);
                 return;
             };
-            if self.txcs.get(&number).is_none_or(|t| t.state != TxcState::IoDone) {
+            let Some(txc) = self.txcs.get(&number).filter(|t| t.state == TxcState::IoDone) else { return };
+            if !txc.deferred.is_empty() && self.deferred.total_bytes() >= self.config.deferred_bytes_max {
                 return;
             }
             queue.pop_front();
@@ -206,7 +207,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// Starts writing deferred blocks to their place, when there are enough to be worth a flush.
     fn start_deferred_batch(&mut self) {
-        if self.deferred.bytes >= self.config.deferred_batch_bytes {
+        if self.deferred.bytes >= self.config.deferred_batch_bytes.min(self.config.deferred_bytes_max) {
             self.write_deferred();
         }
     }
@@ -252,6 +253,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 }
             }
         }
+        // Whoever had to wait for room goes on.
+        let waiting: Vec<types::ShardPgId> = self.queues.keys().copied().collect();
+        waiting.into_iter().for_each(|coll| self.queue_ready(coll));
     }
 
     /// Starts the reads that a block needs before it can be put together.

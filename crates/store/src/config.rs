@@ -8,6 +8,9 @@ pub struct StoreConfig {
     pub prefer_deferred_size: u32,
     /// Deferred bytes that start a batch of device writes; what is less stays in the log.
     pub deferred_batch_bytes: u64,
+    /// Deferred bytes not in their place yet from which on further deferred writes wait for their commit
+    /// (`bluestore_throttle_deferred_bytes`): a slow disk slows its clients down, not our memory up.
+    pub deferred_bytes_max: u64,
     /// Budget of the onode cache in bytes; onodes with changes in flight are kept beyond it.
     pub onode_cache_bytes: u64,
     /// Budget of the data block cache in bytes.
@@ -25,6 +28,7 @@ impl Default for StoreConfig {
         StoreConfig {
             prefer_deferred_size: 32 << 10,
             deferred_batch_bytes: 4 << 20,
+            deferred_bytes_max: 32 << 20,
             onode_cache_bytes: 32 << 20,
             data_cache_bytes: 32 << 20,
             retry_disk_reads: 3,
@@ -37,6 +41,11 @@ impl Default for StoreConfig {
 impl StoreConfig {
     /// For disks whose head moves: more goes through the log, in larger batches.
     pub fn rotational() -> Self {
-        StoreConfig { prefer_deferred_size: 64 << 10, deferred_batch_bytes: 16 << 20, ..Self::default() }
+        StoreConfig {
+            prefer_deferred_size: 64 << 10,
+            deferred_batch_bytes: 16 << 20,
+            deferred_bytes_max: 64 << 20,
+            ..Self::default()
+        }
     }
 }

@@ -73,6 +73,7 @@ pub(crate) struct DeferredBlock {
 /// Records being written to the device.
 pub(crate) struct Batch {
     pub records: Vec<Record>,
+    pub bytes: u64,
     /// Device writes not answered.
     pub ios: usize,
 }
@@ -118,6 +119,11 @@ impl Deferred {
         self.records.push_back(record);
     }
 
+    /// Bytes not in their place yet, those on the way included.
+    pub fn total_bytes(&self) -> u64 {
+        self.bytes + self.batch.as_ref().map_or(0, |b| b.bytes)
+    }
+
     /// True if a batch would have something to do.
     pub fn has_committed(&self) -> bool {
         self.records.front().is_some_and(|r| r.seq <= self.committed)
@@ -128,7 +134,8 @@ impl Deferred {
     pub fn start_batch(&mut self) -> Vec<(u64, BufList)> {
         let n = self.records.iter().take_while(|r| r.seq <= self.committed).count();
         let records: Vec<Record> = self.records.drain(..n).collect();
-        self.bytes -= records.iter().map(Record::bytes).sum::<u64>();
+        let bytes = records.iter().map(Record::bytes).sum();
+        self.bytes -= bytes;
         let mut newest = BTreeMap::new();
         for (phys, data) in records.iter().flat_map(|r| &r.blocks) {
             if !self.blocks.get(phys).is_some_and(|b| b.freed) {
@@ -142,7 +149,7 @@ impl Deferred {
                 _ => runs.push((phys, data.into())),
             }
         }
-        self.batch = Some(Batch { records, ios: runs.len() });
+        self.batch = Some(Batch { records, bytes, ios: runs.len() });
         runs
     }
 

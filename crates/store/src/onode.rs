@@ -183,9 +183,12 @@ impl Onode {
 
     /// What it costs to keep, in bytes, roughly.
     pub fn count_memory(&self) -> u64 {
-        let attrs: usize = self.attrs.iter().map(|(k, v)| 64 + k.len() + v.len()).sum();
-        let segs: usize = self.segs.values().map(|s| 64 + 16 * s.blocks.capacity()).sum();
-        (400 + attrs + segs) as u64
+        // A map's first node has room for eleven entries, used or not.
+        let node = |n: usize, entry: usize| n.div_ceil(8) * 11 * entry;
+        let attrs: usize = self.attrs.iter().map(|(k, v)| 48 + k.len() + v.len()).sum();
+        let segs: usize = self.segs.values().map(|s| 16 + 16 * s.blocks.capacity()).sum();
+        let nodes = node(self.attrs.len(), 56) + node(self.segs.len(), size_of::<Segment>() + 8);
+        (size_of::<Onode>() + 96 + nodes + attrs + segs) as u64
     }
 
     /// The value of the `O` key.

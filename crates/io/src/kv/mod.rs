@@ -114,9 +114,10 @@ impl RocksKv {
         })
     }
 
-    /// Figures of the engine: `rocksdb.stats` and its like, by property name.
-    pub fn property(&self, name: &str) -> Option<String> {
-        self.db.property_value(name).ok().flatten()
+    /// Figures of the engine, family by family: `rocksdb.cfstats` and its like, by property name.
+    pub fn property(&self, name: &str) -> String {
+        let families = self.layout.families().iter().filter_map(|(family, _)| self.db.cf_handle(family));
+        families.filter_map(|cf| self.db.property_value_cf(cf, name).ok().flatten()).collect()
     }
 
     /// Bytes of memory in memtables and block cache.

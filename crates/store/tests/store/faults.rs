@@ -181,3 +181,25 @@ fn a_large_write_waits_for_the_device_and_then_for_the_database() {
     d.settle();
     assert!(d.committed.contains(&t));
 }
+
+#[test]
+fn a_slow_disk_slows_commits_down_not_memory_up() {
+    let config = StoreConfig { deferred_batch_bytes: 64 << 10, deferred_bytes_max: 256 << 10, ..StoreConfig::default() };
+    let (mut d, mut rng) = mounted(16 << 20, config);
+    d.committed.clear();
+    // Everything but the data device answers.
+    for n in 0..500 {
+        d.submit(write(&object(COLL, n), 0, vec![1; 4096])).unwrap();
+        d.settle();
+        for (id, kind) in d.disk.pending() {
+            if kind == MemIo::KvFlush {
+                let result = d.disk.complete(id);
+                d.store.handle_io(types::Now::default(), id, result);
+            }
+        }
+    }
+    d.settle();
+    assert!((64..80).contains(&d.committed.len()), "{}", d.committed.len());
+    d.run(&mut rng);
+    assert_eq!(d.committed.len(), 500);
+}
