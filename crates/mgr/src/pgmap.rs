@@ -183,13 +183,29 @@ impl PgMap {
         let newer = (stat.reported_epoch, stat.reported_seq) > (known.reported_epoch, known.reported_seq);
         // A report of a primary that the map says is gone would make a stale PG look alive.
         if newer && map.is_up(stat.acting_primary) {
-            *known = stat;
+            let before = std::mem::replace(known, stat);
+            remember(known, &before);
         }
     }
 
     fn touch(&mut self, now: Now) {
         self.version += 1;
         self.stamp = now.wall;
+    }
+}
+
+/// A new primary knows only what it saw itself: when the PG was last well is kept from the one before.
+fn remember(stat: &mut PgStat, before: &PgStat) {
+    let moments = [
+        (&mut stat.last_active, before.last_active),
+        (&mut stat.last_clean, before.last_clean),
+        (&mut stat.last_peered, before.last_peered),
+        (&mut stat.last_fullsized, before.last_fullsized),
+        (&mut stat.last_undegraded, before.last_undegraded),
+        (&mut stat.last_unstale, before.last_unstale),
+    ];
+    for (moment, earlier) in moments {
+        *moment = (*moment).max(earlier);
     }
 }
 

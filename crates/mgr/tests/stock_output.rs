@@ -309,6 +309,25 @@ fn a_pg_whose_primary_is_down_is_stale_and_new_pgs_are_unknown() {
 }
 
 #[test]
+fn a_new_primary_does_not_make_a_pg_stuck_at_once() {
+    let mut mgr = cluster();
+    let mut next = report(0);
+    let id = PgId { pool: PoolId(2), seed: 0 };
+    let undersized = PgStat {
+        state: PgState::ACTIVE | PgState::UNDERSIZED,
+        reported_epoch: Epoch(18),
+        last_fullsized: Utime::ZERO,
+        last_change: at(58).wall,
+        ..pg(2, 0, [1, 0, 0])
+    };
+    next.pgs = BTreeMap::from([(id, undersized)]);
+    mgr.handle_stats(at(58), next);
+    let stuck = r#"{"prefix":"pg dump_stuck","stuckops":["undersized"]}"#;
+    assert_eq!(text(&mut mgr, stuck), "");
+    assert!(text(&mut mgr, &stuck.replace("]}", "],\"threshold\":1}")).contains("2.0"));
+}
+
+#[test]
 fn a_report_of_a_newer_map_waits_for_it() {
     let mut mgr = cluster();
     let mut map = osdmap();

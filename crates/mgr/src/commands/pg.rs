@@ -208,5 +208,6 @@ fn is_stuck(kind: &str, s: &PgStat, cutoff: Utime) -> bool {
         "degraded" => (s.state.has(PgState::DEGRADED), s.last_undegraded),
         _ => (false, Utime::ZERO),
     };
-    bad && well < cutoff
+    // A PG that never was well counts from its last change.
+    bad && if well.is_zero() { s.last_change } else { well } < cutoff
 }
