@@ -148,6 +148,10 @@ const NOT_YET: [&str; 10] = [
 pub fn unknown(cmd: &Cmd, tell: bool) -> Reply {
     match !tell && NOT_YET.iter().any(|p| cmd.prefix == *p || cmd.prefix.starts_with(&format!("{p} "))) {
         true => Reply::err(Errno::EOPNOTSUPP, format!("'{}' is not available in this cluster yet", cmd.prefix)),
+        // A stock monitor passes these on; ours is no client of the manager, and stock tools go there by themselves.
+        false if !tell && specs::is_manager_s(&cmd.prefix) => {
+            Reply::err(Errno::EOPNOTSUPP, format!("'{}' is the manager's command: send it there (see `ceph mgr dump`)", cmd.prefix))
+        }
         // The monitor's own commands are known, but only by `tell`.
         false if !tell && find(tell_table(), &cmd.prefix).is_some() => Reply::err(Errno::EINVAL, "unrecognized command"),
         false => Reply::err(Errno::EINVAL, "command not known"),

@@ -19,6 +19,11 @@ pub fn mon_descriptions() -> String {
     TEXT.clone()
 }
 
+/// True if the active manager has a command of that name.
+pub fn is_manager_s(prefix: &str) -> bool {
+    MGR_COMMANDS.iter().any(|c| literal(c.sig) == prefix)
+}
+
 /// The table of `ceph tell mon.X`.
 pub fn tell_descriptions() -> String {
     static TEXT: LazyLock<String> = LazyLock::new(|| CommandTable::new(&specs(TELL, tell_table())).describe(&[]));
