@@ -12,13 +12,13 @@ const DEPTH_MAX: usize = 64;
 const PATHS_MAX: u64 = 1 << 22;
 
 /// What is wrong with a hierarchy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
-    /// A bucket contains itself.
+    #[error("a bucket contains itself")]
     Cycle,
-    /// Too many levels, or too many ways down.
+    #[error("the hierarchy has too many levels, or too many ways down")]
     TooLarge,
-    /// A bucket holds a bucket that does not exist.
+    #[error("a bucket holds a bucket that does not exist")]
     Dangling,
 }
 

@@ -122,7 +122,8 @@ fn modes(config: &DaemonConfig, option: &str) -> Result<Option<Vec<u32>>> {
     Ok((!modes.is_empty()).then_some(modes))
 }
 
-fn random_seed() -> [u8; 32] {
+/// Secret seeds come from the kernel.
+pub fn random_seed() -> [u8; 32] {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).expect("the kernel gives random bytes");
     seed

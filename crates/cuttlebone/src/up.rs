@@ -4,8 +4,10 @@
 //! Daemons are started as a script would start stock ones: `mon --mkfs`, `mon`, `osd new`, `osd --mkfs`, `osd`.
 
 use crate::admin_client::AdminClient;
+use crate::config::parse_bytes;
 use crate::process::{read_pid, spawn_daemon, stop_pid};
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use crate::session::random_seed;
 use auth::{CryptoKey, KeyKind};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -88,7 +90,7 @@ pub fn status(dir: &Path) -> Result<()> {
 /// What `ceph -s` prints, through our own client.
 pub fn status_of_conf(conf: &Path) -> Result<()> {
     let admin = AdminClient::connect(conf, Duration::from_secs(10))?;
-    print!("{}", String::from_utf8_lossy(&admin.command(json!({"prefix": "status"}), b"")?.data));
+    print!("{}", String::from_utf8_lossy(&admin.command(json!({"prefix": "status"}), b"")?));
     Ok(())
 }
 
@@ -210,7 +212,7 @@ impl Home {
         let request = json!({"prefix": "osd new", "uuid": uuid, "id": id});
         let secrets = json!({"cephx_secret": key}).to_string();
         let given = admin.command(request, secrets.as_bytes()).with_context(|| format!("registering osd.{id}"))?;
-        let given = String::from_utf8_lossy(&given.data).trim().to_owned();
+        let given = String::from_utf8_lossy(&given).trim().to_owned();
         ensure!(given == id.to_string(), "asked for osd.{id}, was given {given:?}");
         fs::write(dir.join("keyring"), format!("[osd.{id}]\n\tkey = {key}\n"))?;
         run_to_end(&self.daemon_args("osd", &id.to_string(), &["--mkfs", "--osd-uuid", &uuid])).with_context(|| format!("formatting osd.{id}"))?;
@@ -237,7 +239,7 @@ impl Home {
     fn await_whole(&self, osds: u32, admin: &AdminClient) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let status: Value = serde_json::from_slice(&admin.command(json!({"prefix": "status", "format": "json"}), b"")?.data)?;
+            let status: Value = serde_json::from_slice(&admin.command(json!({"prefix": "status", "format": "json"}), b"")?)?;
             let up = status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0);
             let mgr = status["mgrmap"]["available"].as_bool().unwrap_or(false);
             let inactive = status["pgmap"]["inactive_pgs_ratio"].as_f64().unwrap_or(0.0) > 0.0;
@@ -280,9 +282,7 @@ fn kept(path: &Path, make: impl FnOnce() -> String) -> Result<String> {
 }
 
 fn new_key() -> String {
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed).expect("the kernel gives random bytes");
-    CryptoKey::generate(KeyKind::Aes, io::Clock::new().now().wall, &mut ChaCha8Rng::from_seed(seed)).to_string()
+    CryptoKey::generate(KeyKind::Aes, io::Clock::new().now().wall, &mut ChaCha8Rng::from_seed(random_seed())).to_string()
 }
 
 fn new_keyring() -> String {
@@ -318,17 +318,13 @@ bluestore block size = {size}
     )
 }
 
-/// `10G`, `512M`, `1T` or bytes; powers of 1024 as everywhere in Ceph.
+/// A size that an OSD can live on.
 fn parse_size(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.trim_end_matches(['B', 'i']).char_indices().last() {
-        Some((at, 'K' | 'k')) => (&text[..at], 10),
-        Some((at, 'M' | 'm')) => (&text[..at], 20),
-        Some((at, 'G' | 'g')) => (&text[..at], 30),
-        Some((at, 'T' | 't')) => (&text[..at], 40),
-        _ => (text, 0),
-    };
-    let size = digits.parse::<u64>().ok().and_then(|n| n.checked_shl(shift)).ok_or_else(|| format!("{text:?} is no size; 10G, 512M are"))?;
-    if size < 64 << 20 { Err("an OSD needs at least 64M".into()) } else { Ok(size) }
+    match parse_bytes(text) {
+        Ok(size) if size < 64 << 20 => Err("an OSD needs at least 64M".into()),
+        Ok(size) => Ok(size),
+        Err(_) => Err(format!("{text:?} is no size; 10G, 512M are")),
+    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ mod sink;
 pub mod sockets;
 
 pub use clock::Clock;
-pub use event_loop::{Completions, EventLoop, EventLoopConfig};
+pub use event_loop::{Completions, EventLoop, EventLoopConfig, RealWorld, Stopper};
 pub use sink::IoSink;
 
 /// A directory for a test, removed when it is over.

@@ -7,11 +7,13 @@ pub mod client;
 pub mod gate;
 pub mod messenger;
 pub mod mgr;
+pub mod mon;
 pub mod osd;
 pub mod world;
 
 pub use client::ClientNode;
 pub use gate::{Gate, Visitor};
 pub use mgr::{MgrNode, MgrNodeConfig};
+pub use mon::MonNode;
 pub use osd::{OsdNode, OsdNodeConfig};
 pub use world::{Input, Node, World};

@@ -120,8 +120,8 @@ fn setcrushmap(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         }
         return Err(Reply::err(Errno::EPERM, format!("prior_version {prior} != crush version {}", map.crush_version)));
     }
-    let crush: CrushMap = denc::from_bytes(&cmd.input).map_err(|e| Reply::err(Errno::EINVAL, format!("Failed to parse crushmap: {e:?}")))?;
-    crush.check_shape().map_err(|e| Reply::err(Errno::EINVAL, format!("Failed to parse crushmap: {e:?}")))?;
+    let crush: CrushMap = denc::from_bytes(&cmd.input).map_err(|e| Reply::err(Errno::EINVAL, format!("Failed to parse crushmap: {e}")))?;
+    crush.check_shape().map_err(|e| Reply::err(Errno::EINVAL, format!("Failed to parse crushmap: {e}")))?;
     if let Some((id, pool)) = map.pools.iter().find(|(_, p)| crush.rule(p.crush_rule.into()).is_none()) {
         let text = format!("the crush rule no. {} (in use by pool {id}) is not in the new crush map", pool.crush_rule);
         return Err(Reply::err(Errno::EINVAL, text));

@@ -1,0 +1,38 @@
+//! Commands to the monitors, one at a time: what `up` and `status` need.
+
+use crate::config::DaemonConfig;
+use crate::session::Session;
+use anyhow::{Context, Result, bail};
+use bytes::Bytes;
+use serde_json::Value;
+use std::path::Path;
+use std::time::Duration;
+use types::{EntityKind, Errno};
+
+/// A session as client.admin.
+pub struct AdminClient {
+    session: Session,
+    patience: Duration,
+}
+
+impl AdminClient {
+    /// Connects to the cluster of `conf`. Errors: no file, no monitor address, no key, nobody answers.
+    pub fn connect(conf: &Path, patience: Duration) -> Result<Self> {
+        let config = DaemonConfig::load(EntityKind::CLIENT, "admin", Some(conf), &[])?;
+        Ok(AdminClient { session: Session::open(&config, patience)?, patience })
+    }
+
+    /// Runs one command and returns its output. Errors: a refusal (the errno's name and the monitor's words), or
+    /// nobody answered in time.
+    pub fn command(&self, json: Value, input: &[u8]) -> Result<Bytes> {
+        let what = json["prefix"].as_str().unwrap_or_default().to_owned();
+        let asked = self.session.handle.mon_command(json.to_string(), Bytes::copy_from_slice(input));
+        let answered = self.session.block_on_for(asked, self.patience);
+        let reply = answered.with_context(|| format!("{what}: no answer within {} s", self.patience.as_secs()))?;
+        let reply = reply.with_context(|| what.clone())?;
+        if reply.result < 0 {
+            bail!("{what}: {}: {}", Errno(-reply.result).name(), reply.status);
+        }
+        Ok(reply.output)
+    }
+}

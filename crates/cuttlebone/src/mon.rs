@@ -1,0 +1,153 @@
+//! `cuttlebone mon`: the monitor and, on a thread of its own, the manager role.
+//!
+//! The directory (`mon_data`): `kv/` the store, `keyring` the monitors' key, `mgr.keyring` the manager's.
+
+use crate::session::random_seed;
+use crate::config::DaemonConfig;
+use crate::daemon::{self, Daemon, stop_on_signals};
+use crate::flags::DaemonFlags;
+use anyhow::{Context, Result, bail};
+use auth::{CryptoKey, EntityAuth, KeyKind, Keyring};
+use io::kv::{Layout, RocksConfig, RocksKv};
+use io::{Clock, Completions, EventLoop, EventLoopConfig};
+use node::MonNode;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::ExitCode;
+use types::map::MonMap;
+use types::{AddrVec, EntityKind, EntityName};
+use uuid::Uuid;
+
+/// Runs `cuttlebone mon` or `ceph-mon` with these flags.
+pub fn main(called: &str, args: &[String]) -> Result<ExitCode> {
+    daemon::run::<MonDaemon>(called, EntityKind::MON, args)
+}
+
+struct MonDaemon;
+
+impl Daemon for MonDaemon {
+    fn mkfs(config: &DaemonConfig, flags: &DaemonFlags) -> Result<()> {
+        let dir = config.required_path("mon_data")?;
+        fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
+        let monmap = first_monmap(config, flags)?;
+        let keyring = first_keyring(config, flags)?;
+        fs::write(dir.join("keyring"), only(&keyring, &EntityName::new(EntityKind::MON, "")).to_string())?;
+        fs::write(dir.join("mgr.keyring"), only(&keyring, &mgr_name(config)).to_string())?;
+        let mut kv = open_kv(&dir, true)?;
+        mon::mkfs(&mut kv, &config.name.id, &monmap, &keyring)?;
+        println!("{}: formatted {} for cluster {}", config.name, dir.display(), monmap.fsid);
+        Ok(())
+    }
+
+    fn run(config: &DaemonConfig, _flags: &DaemonFlags, ready: impl FnOnce() -> Result<()>) -> Result<i32> {
+        let dir = config.required_path("mon_data")?;
+        let mut events = EventLoop::new(EventLoopConfig { admin_socket: config.path("admin_socket")? }).context("admin socket")?;
+        let kv = open_kv_reporting(&dir, false, events.completions())?;
+        let monmap = mon::boot::read_monmap(&kv)?.with_context(|| format!("{} is not a monitor's directory; run --mkfs first", dir.display()))?;
+        check_fsid(config, monmap.fsid, &dir)?;
+        let info = monmap.mon_info.get(&config.name.id);
+        let info = info.with_context(|| format!("the monitor map has no {}; it has {}", config.name, monmap.ranks.join(", ")))?;
+        for addr in info.public_addrs.0.iter().filter(|a| a.kind == types::AddrKind::MSGR2).filter_map(|a| a.sock) {
+            events.listen(addr).with_context(|| format!("listening on {addr} (is another daemon using the port?)"))?;
+        }
+        let env = env_of(config, info.public_addrs.clone());
+        let mut node = MonNode::new(env, kv, events.clock().now(), seed64())?;
+        let ip = info.public_addrs.msgr2().and_then(|a| a.sock).context("the monitor map has no msgr2 address for us")?.ip();
+        let mgr = crate::mgr::start(config, mgr_name(config), &dir, &monmap, ip)?;
+        stop_on_signals(vec![events.stopper()])?;
+        ready()?;
+        let code = events.run(&mut node)?;
+        mgr.end();
+        Ok(code)
+    }
+
+    fn help() -> &'static str {
+        "Runs a monitor, with the manager role. With --mkfs makes its store (mon_data) and ends:
+
+  --mkfs                 needs --keyring (with the key of mon.) and a monitor map or mon_host and fsid in ceph.conf
+  --monmap FILE          the first monitor map
+  --fsid UUID            the cluster's id, if ceph.conf does not say
+"
+    }
+}
+
+/// The name of the manager that lives with a monitor.
+pub fn mgr_name(config: &DaemonConfig) -> EntityName {
+    EntityName::new(EntityKind::MGR, config.name.id.clone())
+}
+
+fn seed64() -> u64 {
+    let seed = random_seed();
+    u64::from_le_bytes([seed[0], seed[1], seed[2], seed[3], seed[4], seed[5], seed[6], seed[7]])
+}
+
+fn open_kv(dir: &Path, create: bool) -> Result<RocksKv> {
+    let (nobody, _) = std::sync::mpsc::channel();
+    Ok(RocksKv::open(&kv_config(dir, create)?, nobody)?)
+}
+
+fn open_kv_reporting(dir: &Path, create: bool, completions: Completions) -> Result<RocksKv> {
+    Ok(RocksKv::open(&kv_config(dir, create)?, completions)?)
+}
+
+fn kv_config(dir: &Path, create: bool) -> Result<RocksConfig> {
+    let path = dir.join("kv");
+    if !create && !path.exists() {
+        bail!("{} is not a monitor's directory (no kv in it); run --mkfs first", dir.display());
+    }
+    Ok(RocksConfig::new(path, Layout::Plain))
+}
+
+/// The map of `--monmap`, or one made of `mon_host` and `fsid`.
+fn first_monmap(config: &DaemonConfig, flags: &DaemonFlags) -> Result<MonMap> {
+    if let Some(path) = &flags.monmap {
+        let raw = fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+        return denc::from_slice(&raw).with_context(|| format!("{} is no monitor map", path.display()));
+    }
+    let fsid: Option<Uuid> = flags.fsid.as_deref().map(str::parse).transpose().context("--fsid")?;
+    let fsid = fsid.or(config.fsid()?).context("no fsid: give --monmap or --fsid, or set it in ceph.conf")?;
+    let mut map = MonMap::new(fsid, Clock::new().now().wall);
+    let mut addrs = config.mon_addrs()?;
+    if addrs.len() > 1 {
+        bail!("mon host names {} monitors: which one is {} only a --monmap can say", addrs.len(), config.name);
+    }
+    map.add(&config.name.id, addrs.swap_remove(0));
+    Ok(map)
+}
+
+/// The keys a cluster starts with: those of the file, and the manager's.
+fn first_keyring(config: &DaemonConfig, flags: &DaemonFlags) -> Result<Keyring> {
+    let files = flags.keyring.iter().map(|p| p.display().to_string()).chain(config.keyrings());
+    let file = files.into_iter().find(|f| Path::new(f).exists()).context("no keyring: give --keyring FILE with the key of mon.")?;
+    let mut keyring: Keyring = fs::read_to_string(&file)?.parse().with_context(|| file.clone())?;
+    let caps = [("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")];
+    let caps: BTreeMap<String, String> = caps.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    let new_key = || CryptoKey::generate(KeyKind::Aes, Clock::new().now().wall, &mut ChaCha8Rng::from_seed(random_seed()));
+    keyring.entries.entry(mgr_name(config)).or_insert_with(|| EntityAuth { key: new_key(), caps });
+    Ok(keyring)
+}
+
+fn only(keyring: &Keyring, name: &EntityName) -> Keyring {
+    Keyring { entries: keyring.entries.iter().filter(|(n, _)| *n == name).map(|(n, e)| (n.clone(), e.clone())).collect() }
+}
+
+fn check_fsid(config: &DaemonConfig, fsid: Uuid, dir: &Path) -> Result<()> {
+    match config.fsid()? {
+        Some(wanted) if wanted != fsid => bail!("{} belongs to cluster {fsid}, ceph.conf says {wanted}", dir.display()),
+        _ => Ok(()),
+    }
+}
+
+fn env_of(config: &DaemonConfig, addrs: AddrVec) -> mon::Env {
+    mon::Env {
+        name: config.name.id.clone(),
+        addrs,
+        hostname: config.host().to_owned(),
+        options: config.options(),
+        metadata: crate::metadata::of_host(config.host()),
+        boot: seed64(),
+    }
+}

@@ -1,0 +1,179 @@
+//! `cuttlebone osd`: one object storage daemon.
+//!
+//! The directory (`osd_data`): `block` the data file or a link to a device, `db/` the key-value store, `keyring`,
+//! `fsid` the OSD's uuid, `ceph_fsid` the cluster's, `whoami`, and `ready` once it is formatted.
+
+use crate::session::random_seed;
+use crate::config::DaemonConfig;
+use crate::daemon::{self, Daemon, stop_on_signals};
+use crate::flags::DaemonFlags;
+use anyhow::{Context, Result, bail, ensure};
+use io::block::{Backend, FileDev, create_sparse};
+use io::kv::{Layout, RocksConfig, RocksKv};
+use io::{EventLoop, EventLoopConfig, IoSink};
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use node::{OsdNode, OsdNodeConfig};
+use osd::OsdConfig;
+use store::{BlockDev, Store, StoreConfig};
+use types::{AddrVec, EntityAddr, EntityKind, OsdId};
+use uuid::Uuid;
+
+/// Runs `cuttlebone osd` or `ceph-osd` with these flags.
+pub fn main(called: &str, args: &[String]) -> Result<ExitCode> {
+    daemon::run::<OsdDaemon>(called, EntityKind::OSD, args)
+}
+
+struct OsdDaemon;
+
+impl Daemon for OsdDaemon {
+    fn mkfs(config: &DaemonConfig, flags: &DaemonFlags) -> Result<()> {
+        let home = Home::of(config)?;
+        let fsid = config.fsid()?.context("fsid is not set in ceph.conf: which cluster is this OSD of?")?;
+        if home.path("ready").exists() {
+            return home.check(fsid);
+        }
+        let uuid: Uuid = flags.osd_uuid.as_deref().map(str::parse).transpose().context("--osd-uuid")?.unwrap_or_else(Uuid::new_v4);
+        fs::create_dir_all(&home.dir).with_context(|| format!("making {}", home.dir.display()))?;
+        let block = home.path("block");
+        if !block.exists() {
+            create_sparse(&block, config.size("bluestore_block_size")?).with_context(|| format!("making {}", block.display()))?;
+        }
+        let (mut dev, _) = home.open_device()?;
+        let (nobody, _) = std::sync::mpsc::channel();
+        let mut kv = home.open_kv(config, nobody)?;
+        Store::mkfs(&mut dev, &mut kv, fsid, uuid, home.id)?;
+        for (name, text) in [("fsid", uuid.to_string()), ("ceph_fsid", fsid.to_string()), ("whoami", home.id.to_string())] {
+            fs::write(home.path(name), text + "\n")?;
+        }
+        // Last: what is not ready is formatted again.
+        fs::write(home.path("ready"), "ready\n")?;
+        println!("{}: formatted {} for cluster {fsid}", config.name, home.dir.display());
+        Ok(())
+    }
+
+    fn run(config: &DaemonConfig, _flags: &DaemonFlags, ready: impl FnOnce() -> Result<()>) -> Result<i32> {
+        let home = Home::of(config)?;
+        ensure!(home.path("ready").exists(), "{} is not formatted; run --mkfs first", home.dir.display());
+        let fsid: Uuid = home.read("ceph_fsid")?.parse()?;
+        home.check(config.fsid()?.unwrap_or(fsid))?;
+        let mut events = EventLoop::new(EventLoopConfig { admin_socket: config.path("admin_socket")? }).context("admin socket")?;
+        let (dev, device_events) = home.open_device()?;
+        events.watch_device(device_events)?;
+        let kv = home.open_kv(config, events.completions())?;
+        let store_config = if dev.rotational() { StoreConfig::rotational() } else { StoreConfig::default() };
+        let class = if dev.rotational() { "hdd" } else { "ssd" };
+        let store = Store::mount(dev, kv, store_config, fsid, home.id)?;
+        let ip = config.get("public_addr").unwrap_or_else(|| "127.0.0.1".into());
+        let ip = ip.split(['/', ':']).next().unwrap_or_default().parse().with_context(|| format!("public addr = {ip:?}"))?;
+        let bound = events.listen(std::net::SocketAddr::new(ip, 0)).with_context(|| format!("listening on {ip}"))?;
+        let mut node = OsdNode::new(node_config(config, &home, bound, fsid, class)?, store, events.clock().now(), random_seed())?;
+        stop_on_signals(vec![events.stopper()])?;
+        ready()?;
+        Ok(events.run(&mut node)?)
+    }
+
+    fn help() -> &'static str {
+        "Runs an OSD. With --mkfs formats it (osd_data) and ends:
+
+  --mkfs                 makes osd_data/block of bluestore_block_size unless it is there (a file or a link to a device)
+  --osd-uuid UUID        the uuid that `ceph osd new` was given
+"
+    }
+}
+
+/// An OSD's directory.
+struct Home {
+    dir: PathBuf,
+    id: i32,
+}
+
+impl Home {
+    fn of(config: &DaemonConfig) -> Result<Self> {
+        let id = config.name.id.parse().ok().filter(|id| *id >= 0);
+        let id = id.with_context(|| format!("{:?} is no OSD number", config.name.id))?;
+        Ok(Home { dir: config.required_path("osd_data")?, id })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    fn read(&self, name: &str) -> Result<String> {
+        let path = self.path(name);
+        Ok(fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?.trim().to_owned())
+    }
+
+    /// That this directory is this OSD's, of this cluster.
+    fn check(&self, fsid: Uuid) -> Result<()> {
+        let (whose, cluster) = (self.read("whoami")?, self.read("ceph_fsid")?);
+        if whose != self.id.to_string() {
+            bail!("{} belongs to osd.{whose}, not to osd.{}", self.dir.display(), self.id);
+        }
+        ensure!(cluster == fsid.to_string(), "{} belongs to cluster {cluster}, ceph.conf says {fsid}", self.dir.display());
+        Ok(())
+    }
+
+    fn open_device(&self) -> Result<(FileDev, io::block::DevEvents)> {
+        Ok(io::block::open(&self.path("block"), Backend::Auto)?)
+    }
+
+    fn open_kv(&self, config: &DaemonConfig, sink: impl IoSink + 'static) -> Result<RocksKv> {
+        let mut rocks = RocksConfig::new(self.path("db"), Layout::ObjectStore);
+        rocks.options = config.get("bluestore_rocksdb_options").unwrap_or_default();
+        Ok(RocksKv::open(&rocks, sink)?)
+    }
+}
+
+/// What the node is told; the port is known, the nonce is this boot's.
+fn node_config(config: &DaemonConfig, home: &Home, bound: std::net::SocketAddr, fsid: Uuid, class: &str) -> Result<OsdNodeConfig> {
+    let addrs = AddrVec(vec![EntityAddr::msgr2(bound, std::process::id())]);
+    let mut options = admin::option::ConfigValues::new(config.name.clone(), "ceph", config.host());
+    for ignored in options.load_file(config.file())? {
+        tracing::warn!("ceph.conf: {ignored}");
+    }
+    for (name, value) in config.overrides() {
+        options.set(name, admin::option::Source::Override, value).map_err(|e| anyhow::anyhow!("--{name}: {}", e.status))?;
+    }
+    let mut mon = client::MonClientConfig::new(config.name.clone(), config.key()?, config.mon_addrs()?);
+    mon.hostname = config.host().to_owned();
+    let osd = OsdConfig {
+        whoami: OsdId(home.id),
+        fsid,
+        uuid: home.read("fsid")?.parse().context("osd_data/fsid")?,
+        addrs: addrs.clone(),
+        cluster_addrs: addrs,
+        metadata: metadata(config, home, class),
+        device_class: class.to_owned(),
+        crush_location: crush_location(config),
+        limits: osd::ops::Limits::default(),
+        log_entries_max: 500,
+        options: Some(options),
+    };
+    Ok(OsdNodeConfig { osd, mon })
+}
+
+fn metadata(config: &DaemonConfig, home: &Home, class: &str) -> BTreeMap<String, String> {
+    let mut out = crate::metadata::of_host(config.host());
+    let rotational = if class == "hdd" { "1" } else { "0" };
+    let facts = [
+        ("osd_data", home.dir.display().to_string()),
+        ("osd_objectstore", "cuttlebone".into()),
+        ("rotational", rotational.into()),
+        ("journal_rotational", rotational.into()),
+        ("default_device_class", class.into()),
+        ("bluestore_bdev_type", class.into()),
+        ("bluefs_dedicated_db", "0".into()),
+        ("bluefs_dedicated_wal", "0".into()),
+    ];
+    out.extend(facts.map(|(k, v)| (k.to_owned(), v)));
+    out
+}
+
+/// `crush location = root=default host=x`, or this host under the default root.
+fn crush_location(config: &DaemonConfig) -> BTreeMap<String, String> {
+    let text = config.get("crush_location").filter(|t| !t.is_empty()).unwrap_or_else(|| format!("root=default host={}", config.host()));
+    text.split([' ', ',', ';']).filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.to_owned(), v.to_owned())).collect()
+}
