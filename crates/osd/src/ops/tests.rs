@@ -352,13 +352,13 @@ fn xattrs_compare_as_text_and_as_numbers() {
     let mut b = written(b"x");
     b.run(&[OsdOp::setxattr(b"s", b"bbb"), OsdOp::setxattr(b"n", b"10")]);
     let (eq, ne, gt, lte) = (1, 2, 3, 6);
-    assert_eq!(b.result(&[cmpxattr("s", b"bbb", eq, 1)]), 0);
+    assert_eq!(b.result(&[cmpxattr("s", b"bbb", eq, 1)]), 1);
     assert_eq!(b.result(&[cmpxattr("s", b"bbb", ne, 1)]), ECANCELED);
     // The client's value is on the left.
-    assert_eq!(b.result(&[cmpxattr("s", b"ccc", gt, 1)]), 0);
-    assert_eq!(b.result(&[cmpxattr("n", &9u64.to_le_bytes(), lte, 2)]), 0);
+    assert_eq!(b.result(&[cmpxattr("s", b"ccc", gt, 1)]), 1);
+    assert_eq!(b.result(&[cmpxattr("n", &9u64.to_le_bytes(), lte, 2)]), 1);
     assert_eq!(b.result(&[cmpxattr("n", &9u64.to_le_bytes(), gt, 2)]), ECANCELED);
-    assert_eq!(b.result(&[cmpxattr("nosuch", b"", eq, 1)]), 0);
+    assert_eq!(b.result(&[cmpxattr("nosuch", b"", eq, 1)]), 1);
     assert_eq!(b.result(&[cmpxattr("s", b"", 9, 1)]), EINVAL);
 }
 
