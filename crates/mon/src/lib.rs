@@ -18,6 +18,7 @@ mod mon;
 mod osds;
 mod placement;
 mod pool_ops;
+mod proxy;
 mod publish;
 pub mod raft;
 mod reply;

@@ -59,6 +59,7 @@ impl<K: Kv> Mon<K> {
             Message::PgTempRequest(m) if own(m.osd) => self.handle_pg_temp(&m),
             Message::MgrBeacon(m) if mgr_ok && peer.peer.name.id == m.name => self.handle_mgr_beacon(now, m),
             Message::MgrDigest(m) if mgr_ok => self.handle_mgr_digest(session, m),
+            Message::MMgrCommandReply(m) if mgr_ok => self.handle_mgr_reply(session, raw.tid, m),
             other => tracing::warn!("session {}: {} is not for {}", session.0, other.name(), peer.peer.name),
         }
     }
@@ -98,7 +99,11 @@ impl<K: Kv> Mon<K> {
 
     fn handle_command(&mut self, now: Now, session: SessionId, raw: &RawMessage, message: MMonCommand) {
         let Some(state) = &self.state else { return };
-        let reply = match message.fsid == state.monmap.map.fsid || message.fsid.is_nil() {
+        let ours = message.fsid == state.monmap.map.fsid || message.fsid.is_nil();
+        if ours && self.pass_on(session, raw.tid, &message) {
+            return;
+        }
+        let reply = match ours {
             true => self.run_command(now, session, &message.cmd, message.data.contiguous(), false),
             false => Reply::err(Errno::EPERM, "wrong fsid"),
         };

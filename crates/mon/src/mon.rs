@@ -85,6 +85,7 @@ pub struct Mon<K: Kv> {
     pub(crate) osds: crate::osds::Watch,
     pub(crate) published: publish::Versions,
     pub(crate) health: health::Watch,
+    pub(crate) proxy: crate::proxy::Proxy,
     /// Inputs that came before this member led.
     waiting: Vec<Waiting>,
     outbox: VecDeque<(u64, Effect)>,
@@ -126,6 +127,7 @@ impl<K: Kv> Mon<K> {
             osds: Default::default(),
             published: Default::default(),
             health: Default::default(),
+            proxy: crate::proxy::Proxy::default(),
             waiting: Vec::new(),
             outbox: VecDeque::new(),
             effects: VecDeque::new(),
@@ -184,6 +186,7 @@ impl<K: Kv> Mon<K> {
         self.sessions.remove(&session);
         self.auths.remove(&session);
         self.proven.remove(&session);
+        self.drop_passed(session);
         self.waiting.retain(|w| !matches!(w, Waiting::Auth { session: s, .. } | Waiting::Message { session: s, .. } if *s == session));
         self.outbox.retain(|(_, e)| !matches!(e, Effect::Send { session: s, .. } if *s == session));
     }

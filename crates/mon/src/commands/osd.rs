@@ -23,6 +23,7 @@ pub const COMMANDS: &[Entry] = &[
     entry("osd versions", "osd", "r", versions),
     entry("osd numa-status", "osd", "r", numa_status),
     entry("osd map", "osd", "r", map_object),
+    entry("pg map", "pg", "r", map_pg),
     entry("osd blocklist ls", "osd", "r", blocklist_ls),
     entry("osd blacklist ls", "osd", "r", blocklist_ls),
     entry("osd get-require-min-compat-client", "osd", "r", min_compat_client),
@@ -219,6 +220,24 @@ fn map_object(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
             "epoch": map.epoch.0, "pool": pool_name, "pool_id": pool.0, "objname": full_name,
             "raw_pgid": raw.to_string(), "pgid": pg.to_string(), "up": ids(&to.up), "up_primary": to.up_primary.0,
             "acting": ids(&to.acting), "acting_primary": to.acting_primary.0,
+        })
+    };
+    Ok(Reply::either(cmd.format, text, value))
+}
+
+fn map_pg(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    let (map, text) = (ctx.osdmap(), cmd.text("pgid")?);
+    let raw: types::PgId = text.parse().map_err(|()| Reply::err(Errno::EINVAL, format!("invalid pgid '{text}'")))?;
+    let none = || Reply::err(Errno::ENOENT, format!("pg '{raw}' does not exist"));
+    let pg = map.raw_pg_to_pg(raw).filter(|_| map.pools.contains_key(&raw.pool)).ok_or_else(none)?;
+    let to = map.pg_to_up_acting(pg);
+    let ids = |v: &[OsdId]| v.iter().map(|o| o.0).collect::<Vec<_>>();
+    let (up, acting) = (types::map::osdmap::print_osds(&to.up), types::map::osdmap::print_osds(&to.acting));
+    let text = || format!("osdmap e{} pg {raw} ({pg}) -> up {up} acting {acting}\n", map.epoch);
+    let value = || {
+        json!({
+            "epoch": map.epoch.0, "raw_pgid": raw.to_string(), "pgid": pg.to_string(), "up": ids(&to.up),
+            "acting": ids(&to.acting),
         })
     };
     Ok(Reply::either(cmd.format, text, value))

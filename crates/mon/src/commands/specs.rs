@@ -202,6 +202,7 @@ const MON: &[Row] = &[
     ("osd ls epoch:Int?[0]", "list OSD numbers", 0),
     ("osd ls-tree epoch:Int?[0] name:String", "list OSDs below a bucket", 0),
     ("osd lspools", "list pools with their numbers", 4),
+    ("pg map pgid:Pgid", "show which OSDs a PG is on", 0),
     ("osd map pool:Poolname object:Objectname nspace:String?", "show which PG and OSDs an object belongs to", 0),
     ("osd metadata id:OsdName?", "show what OSDs say of themselves", 0),
     ("osd new uuid:UUID id:OsdName?", "make an OSD with an identity, its keys on standard input", 0),

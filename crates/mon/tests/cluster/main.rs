@@ -294,6 +294,62 @@ fn a_quota_that_is_reached_fills_its_pool() {
 }
 
 #[test]
+fn the_managers_commands_are_passed_on_and_answered() {
+    use types::msg::internal::MgrBeacon;
+    use types::msg::{MMgrCommandReply, MMonCommand, Message, WireMessage};
+    let mut lab = three();
+    let none = lab.cmd(json!({"prefix": "pg stat"}));
+    assert_eq!((none.result, none.status.as_str()), (-11, "no manager is active"));
+    let mgr = SessionId(70);
+    lab.join(mgr, "mgr.x", "allow profile mgr");
+    let beacon = MgrBeacon { gid: 4070, name: "x".into(), fsid: lab.fsid, addrs: addrs(6900, 1), available: true, metadata: Default::default() };
+    lab.say(mgr, beacon);
+    let ask = |lab: &mut Lab| {
+        lab.mail.clear();
+        let cmd = vec![r#"{"prefix":"pg stat"}"#.to_owned()];
+        lab.say(ADMIN, MMonCommand { paxos: Default::default(), fsid: lab.fsid, cmd, data: Default::default() });
+        let passed = lab.mail.iter().find(|(s, _, m)| *s == mgr && matches!(m, Message::MMgrCommand(_)));
+        passed.map(|(_, tid, _)| *tid).expect("the manager is asked")
+    };
+    let acked = |lab: &Lab| {
+        lab.mail.iter().rev().find_map(|(s, _, m)| match m {
+            Message::MMonCommandAck(ack) if *s == ADMIN => Some((ack.result, ack.data.contiguous())),
+            _ => None,
+        })
+    };
+    let tid = ask(&mut lab);
+    let reply = MMgrCommandReply { result: 0, status: "".into(), data: bytes::Bytes::from_static(b"9 pgs").into() };
+    let mut raw = reply.to_raw(types::features::SUPPORTED);
+    raw.tid = tid;
+    lab.mon.handle_message(lab.now, mgr, raw);
+    lab.settle();
+    assert_eq!(acked(&lab), Some((0, bytes::Bytes::from_static(b"9 pgs"))));
+    // One that goes away owes its answers.
+    ask(&mut lab);
+    lab.mon.handle_reset(mgr);
+    lab.pass(Duration::from_millis(500));
+    assert_eq!(acked(&lab).map(|(result, _)| result), Some(-11));
+}
+
+#[test]
+fn the_managers_commands_need_a_capability() {
+    let mut lab = three();
+    let reader = SessionId(71);
+    lab.join(reader, "client.ro", "allow service config r");
+    assert_eq!(lab.raw_command(reader, r#"{"prefix":"pg stat"}"#, b"").result, -13);
+}
+
+#[test]
+fn a_pg_is_mapped_without_a_manager() {
+    let mut lab = three();
+    lab.ok(json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8}));
+    let mapped = lab.json(json!({"prefix": "pg map", "pgid": "1.0"}));
+    assert_eq!((&mapped["pgid"], mapped["up"].as_array().map(Vec::len)), (&json!("1.0"), Some(3)));
+    assert_eq!(lab.cmd(json!({"prefix": "pg map", "pgid": "9.0"})).result, -2);
+    assert_eq!(lab.cmd(json!({"prefix": "pg map", "pgid": "x"})).result, -22);
+}
+
+#[test]
 fn an_osd_cannot_speak_for_another() {
     let mut lab = three();
     lab.say(SessionId(100), OsdMarkMeDown { osd: OsdId(1), addrs: addrs(6804, 1), epoch: Epoch(3), ack_wanted: false });
