@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::map::OsdMap;
-use types::{AddrVec, EntityAddr, Epoch, Errno, ObjectLocator, OsdId};
+use types::{AddrVec, EntityAddr, Epoch, Errno, ObjectLocator, OsdId, PgId};
 
 pub const COMMANDS: &[Entry] = &[
     entry("osd stat", "osd", "r", stat),
@@ -203,7 +203,6 @@ fn map_object(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let pg = map.raw_pg_to_pg(raw).unwrap_or(raw);
     let to = map.pg_to_up_acting(pg);
     let full_name = if nspace.is_empty() { object.to_owned() } else { format!("{nspace}/{object}") };
-    let list = |v: &[OsdId]| v.iter().map(|o| if *o == OsdId::NONE { "NONE".into() } else { o.to_string() }).collect::<Vec<String>>().join(",");
     let text = || {
         format!(
             "osdmap e{} pool '{pool_name}' ({pool}) object '{full_name}' -> pg {raw} ({pg}) -> up ([{}], p{}) acting ([{}], p{})\n",
@@ -225,22 +224,28 @@ fn map_object(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     Ok(Reply::either(cmd.format, text, value))
 }
 
+/// Which OSDs a PG is on; the PG named may be one of before a split, by its full hash.
 fn map_pg(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let (map, text) = (ctx.osdmap(), cmd.text("pgid")?);
-    let raw: types::PgId = text.parse().map_err(|()| Reply::err(Errno::EINVAL, format!("invalid pgid '{text}'")))?;
-    let none = || Reply::err(Errno::ENOENT, format!("pg '{raw}' does not exist"));
-    let pg = map.raw_pg_to_pg(raw).filter(|_| map.pools.contains_key(&raw.pool)).ok_or_else(none)?;
+    let map = ctx.osdmap();
+    let text = cmd.text("pgid")?;
+    let raw: PgId = text.parse().map_err(|()| Reply::err(Errno::EINVAL, format!("invalid pgid '{text}'")))?;
+    let none = || Reply::err(Errno::ENOENT, format!("pg {raw} does not exist"));
+    let pg = map.raw_pg_to_pg(raw).ok_or_else(none)?;
     let to = map.pg_to_up_acting(pg);
     let ids = |v: &[OsdId]| v.iter().map(|o| o.0).collect::<Vec<_>>();
-    let (up, acting) = (types::map::osdmap::print_osds(&to.up), types::map::osdmap::print_osds(&to.acting));
-    let text = || format!("osdmap e{} pg {raw} ({pg}) -> up {up} acting {acting}\n", map.epoch);
+    let text = || format!("osdmap e{} pg {raw} ({pg}) -> up [{}] acting [{}]\n", map.epoch, list(&to.up), list(&to.acting));
     let value = || {
         json!({
-            "epoch": map.epoch.0, "raw_pgid": raw.to_string(), "pgid": pg.to_string(), "up": ids(&to.up),
-            "acting": ids(&to.acting),
+            "epoch": map.epoch.0, "raw_pgid": raw.to_string(), "pgid": pg.to_string(), "up": ids(&to.up), "acting": ids(&to.acting),
         })
     };
     Ok(Reply::either(cmd.format, text, value))
+}
+
+/// OSDs as lists in text show them: `0,2,NONE`.
+fn list(osds: &[OsdId]) -> String {
+    let one = |o: &OsdId| if *o == OsdId::NONE { "NONE".into() } else { o.to_string() };
+    osds.iter().map(one).collect::<Vec<String>>().join(",")
 }
 
 fn blocklist_ls(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
