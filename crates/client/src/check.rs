@@ -74,7 +74,9 @@ checks! {
     large_objects, xattrs, xattr_comparisons, omaps, omap_pages, transactions_are_atomic, guards_hold,
     comparisons_of_content, checksums, repeated_writes, listings, namespaces_are_apart, locator_keys_place,
     locks, classes_that_are_not, watches_and_notifications, notifying_nobody, commands, usage, pools_come_and_go,
-    many_requests_in_flight,
+    many_requests_in_flight, nothing_is_written_well, removal_within_a_transaction, failures_that_are_allowed,
+    sparse_reads, copies, limits, locks_expire_and_renew, many_objects_are_listed_page_by_page, omap_comparisons,
+    reads_of_several_things,
 }
 
 async fn content_is_written_and_read(_: &Handle, io: &IoCtx) -> Outcome {
@@ -171,6 +173,8 @@ async fn xattr_comparisons(_: &Handle, io: &IoCtx) -> Outcome {
     let (equal, unequal) = (1, 2);
     let held = io.read_ops(oid, vec![compare(b"value", equal)], 0).await;
     expect("equal", ok("cmpxattr", held)?.result, 1)?;
+    let guarded = io.read_ops(oid, vec![compare(b"value", equal), OsdOp::getxattr(b"a")], 0).await;
+    expect("equal, then a read", ok("cmpxattr", guarded)?.result, 0)?;
     fails("unequal", io.read_ops(oid, vec![compare(b"other", equal)], 0).await, Errno::ECANCELED)?;
     ok("not equal", io.read_ops(oid, vec![compare(b"other", unequal)], 0).await)?;
     let guarded = vec![compare(b"other", equal), OsdOp::setxattr(b"b", b"1")];
@@ -444,6 +448,162 @@ async fn many_requests_in_flight(_: &Handle, io: &IoCtx) -> Outcome {
         ok("remove", io.remove(name(i).as_bytes()).await)?;
     }
     Ok(())
+}
+
+async fn nothing_is_written_well(_: &Handle, io: &IoCtx) -> Outcome {
+    let oid = b"check nothing";
+    ok("write nothing", io.write(oid, 0, Bytes::new()).await)?;
+    expect("an empty write creates", ok("stat", io.stat(oid).await)?.0, 0)?;
+    ok("append nothing", io.append(oid, Bytes::new()).await)?;
+    ok("write_full nothing", io.write_full(oid, Bytes::new()).await)?;
+    ok("truncate to nothing", io.truncate(oid, 0).await)?;
+    expect("empty", ok("read", io.read(oid, 0, 0).await)?.len(), 0)?;
+    fails("no operations", io.write_ops(oid, vec![], 0).await, Errno::EINVAL)?;
+    ok("remove", io.remove(oid).await)
+}
+
+async fn removal_within_a_transaction(_: &Handle, io: &IoCtx) -> Outcome {
+    let oid = b"check remove within";
+    ok("setxattr", io.setxattr(oid, b"a", b"1").await)?;
+    let anew = vec![Op::Delete.into(), OsdOp::write_full(Bytes::from_static(b"anew"))];
+    ok("remove and write", io.write_ops(oid, anew, 0).await)?;
+    expect("content", ok("read", io.read(oid, 0, 0).await)?, Bytes::from_static(b"anew"))?;
+    expect("no xattrs", ok("getxattrs", io.getxattrs(oid).await)?.len(), 0)?;
+    let gone = vec![OsdOp::write_full(Bytes::from_static(b"x")), Op::Delete.into()];
+    ok("write and remove", io.write_ops(oid, gone, 0).await)?;
+    fails("gone", io.stat(oid).await, Errno::ENOENT)
+}
+
+async fn failures_that_are_allowed(_: &Handle, io: &IoCtx) -> Outcome {
+    let oid = b"check failok";
+    ok("write", io.write_full(oid, Bytes::from_static(b"data")).await)?;
+    let mut missing = OsdOp::getxattr(b"no such");
+    missing.flags = types::msg::osd_op::op_flag::FAILOK;
+    let reply = ok("read", io.read_ops(oid, vec![missing, OsdOp::read(0, 4)], 0).await)?;
+    let got: Vec<i32> = reply.ops.iter().map(|op| op.rval).collect();
+    expect("first fails, second reads", got, vec![Errno::ENODATA.wire(), 0])?;
+    expect("data", reply.ops.get(1).map(|op| op.outdata.contiguous()), Some(Bytes::from_static(b"data")))?;
+    ok("remove", io.remove(oid).await)
+}
+
+async fn sparse_reads(_: &Handle, io: &IoCtx) -> Outcome {
+    let oid = b"check sparse";
+    ok("write", io.write(oid, 1 << 20, Bytes::from_static(b"island")).await)?;
+    let op = OsdOp::from(Op::SparseRead(Extent { offset: 0, length: 2 << 20, ..Extent::default() }));
+    let reply = ok("sparse read", io.read_ops(oid, vec![op], 0).await)?;
+    let out = reply.ops.first().map(|op| op.outdata.contiguous()).unwrap_or_default();
+    let (runs, data): (Vec<(u64, u64)>, Bytes) = denc::from_slice(&out).map_err(|e| e.to_string())?;
+    let total: u64 = runs.iter().map(|(_, len)| len).sum();
+    expect("as many bytes as the runs say", data.len() as u64, total)?;
+    // How much around an island counts as written differs; that the island is in it does not.
+    let mut at = 0;
+    for (offset, len) in runs {
+        if offset <= 1 << 20 && (1 << 20) + 6 <= offset + len {
+            let start = at + ((1 << 20) - offset) as usize;
+            expect("island", data.get(start..start + 6), Some(b"island".as_slice()))?;
+            return ok("remove", io.remove(oid).await);
+        }
+        at += len as usize;
+    }
+    Err("the island is in none of the runs".into())
+}
+
+async fn copies(_: &Handle, io: &IoCtx) -> Outcome {
+    let (from, to) = (b"check copy from", b"check copy to");
+    let data = pattern(300_000, 5);
+    ok("write", io.write_full(from, data.clone()).await)?;
+    ok("setxattr", io.setxattr(from, b"a", b"1").await)?;
+    ok("omap", io.omap_set(from, &Omap::from([("k".into(), Bytes::from_static(b"v"))])).await)?;
+    let args = types::msg::osd_op::CopyFrom { snap: types::Snap::HEAD, src_version: 0, flags: 0, src_fadvise_flags: 0 };
+    let locator = types::ObjectLocator { nspace: io.nspace.clone(), ..types::ObjectLocator::pool(io.pool()) };
+    let source = denc::to_bytes(&(BString::from(from.as_slice()), locator), types::features::SUPPORTED);
+    ok("copy", io.write_ops(to, vec![OsdOp::with(Op::CopyFrom(args), source)], 0).await)?;
+    expect("same content", ok("read", io.read(to, 0, 0).await)? == data, true)?;
+    expect("same xattr", ok("getxattr", io.getxattr(to, b"a").await)?, Bytes::from_static(b"1"))?;
+    expect("same omap", ok("omap", io.omap_all(to).await)?.len(), 1)?;
+    ok("remove", io.remove(from).await)?;
+    ok("remove", io.remove(to).await)
+}
+
+async fn limits(_: &Handle, io: &IoCtx) -> Outcome {
+    let long = vec![b'n'; 3000];
+    fails("a long name", io.write_full(&long, Bytes::from_static(b"x")).await, Errno::ENAMETOOLONG)?;
+    let oid = b"check limits";
+    fails("far away", io.write(oid, 1 << 40, Bytes::from_static(b"x")).await, Errno::EFBIG)?;
+    fails("a long xattr name", io.setxattr(oid, &[b'x'; 300], b"v").await, Errno::ENAMETOOLONG)?;
+    fails("nothing came to be", io.stat(oid).await, Errno::ENOENT)
+}
+
+async fn locks_expire_and_renew(_: &Handle, io: &IoCtx) -> Outcome {
+    let oid = b"check lock expiry";
+    let request = |cookie: &str, flags, ms| LockRequest {
+        name: "l".into(),
+        kind: LockKind::EXCLUSIVE,
+        cookie: cookie.into(),
+        tag: String::new(),
+        description: String::new(),
+        duration: Duration::from_millis(ms),
+        flags,
+    };
+    ok("lock", io.lock(oid, &request("a", 0, 60_000)).await)?;
+    ok("renew", io.lock(oid, &request("a", 1, 1)).await)?;
+    // The renewal ends a millisecond later: whoever comes until then is told that it is busy.
+    for _ in 0..1000 {
+        match io.lock(oid, &request("b", 0, 0)).await {
+            Ok(()) => return ok("remove", io.remove(oid).await),
+            Err(Errno::EBUSY) => {}
+            Err(other) => return Err(format!("lock after expiry: {other}")),
+        }
+    }
+    Err("an expired lock is still held".into())
+}
+
+async fn many_objects_are_listed_page_by_page(_: &Handle, io: &IoCtx) -> Outcome {
+    let io = io.namespace("check listings");
+    let names: Vec<String> = (0..1500).map(|i| format!("many {i}")).collect();
+    for some in names.chunks(100) {
+        let creations = some.iter().map(|name| Box::pin(io.create(name.as_bytes(), false))).collect();
+        for result in all(creations).await {
+            ok("create", result)?;
+        }
+    }
+    let listed = ok("list", io.list().await)?;
+    let distinct: BTreeSet<&BString> = listed.iter().map(|e| &e.name).collect();
+    expect("all, each once", (listed.len(), distinct.len()), (1500, 1500))?;
+    for some in names.chunks(100) {
+        let removals = some.iter().map(|name| Box::pin(io.remove(name.as_bytes()))).collect();
+        for result in all(removals).await {
+            ok("remove", result)?;
+        }
+    }
+    Ok(())
+}
+
+async fn omap_comparisons(_: &Handle, io: &IoCtx) -> Outcome {
+    use std::collections::BTreeMap;
+    let oid = b"check omap cmp";
+    ok("set", io.omap_set(oid, &Omap::from([("k".into(), Bytes::from_static(b"v"))])).await)?;
+    let compare = |key: &str, value: &'static [u8]| {
+        let assertions = BTreeMap::from([(BString::from(key), (Bytes::from_static(value), 1i32))]);
+        OsdOp::with(Op::OmapCmp, denc::to_bytes(&assertions, 0))
+    };
+    ok("equal", io.read_ops(oid, vec![compare("k", b"v")], 0).await)?;
+    fails("unequal", io.read_ops(oid, vec![compare("k", b"w")], 0).await, Errno::ECANCELED)?;
+    fails("no such key", io.read_ops(oid, vec![compare("l", b"v")], 0).await, Errno::ECANCELED)?;
+    ok("remove", io.remove(oid).await)
+}
+
+async fn reads_of_several_things(_: &Handle, io: &IoCtx) -> Outcome {
+    let oid = b"check several";
+    ok("write", io.write_full(oid, Bytes::from_static(b"content")).await)?;
+    ok("setxattr", io.setxattr(oid, b"a", b"attr").await)?;
+    let reply = ok("read", io.read_ops(oid, vec![Op::Stat.into(), OsdOp::getxattr(b"a"), OsdOp::read(3, 100)], 0).await)?;
+    let outs: Vec<Bytes> = reply.ops.iter().map(|op| op.outdata.contiguous()).collect();
+    expect("sizes", outs.iter().map(Bytes::len).collect::<Vec<_>>(), vec![16, 4, 4])?;
+    expect("tail", outs.last().cloned(), Some(Bytes::from_static(b"tent")))?;
+    let broken = vec![OsdOp::getxattr(b"a"), OsdOp::getxattr(b"b"), OsdOp::read(0, 1)];
+    fails("the second fails all", io.read_ops(oid, broken, 0).await, Errno::ENODATA)?;
+    ok("remove", io.remove(oid).await)
 }
 
 /// Runs two futures side by side.

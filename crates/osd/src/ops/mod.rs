@@ -155,7 +155,8 @@ pub enum Outcome {
 pub fn execute(env: Env<'_>, ops: &[OsdOp], stored: Option<ObjectInfo>, returnvec: bool) -> Outcome {
     let mut exec = Exec::new(env, stored);
     let mut results: Vec<OpResult> = Vec::with_capacity(ops.len());
-    let mut result = 0;
+    // A message without operations is a mistake, says stock.
+    let mut result = if ops.is_empty() { Errno::EINVAL.wire() } else { 0 };
     for (i, op) in ops.iter().enumerate() {
         let mut out = exec::Output::default();
         let rval = match exec.run(op, &mut out) {
