@@ -105,6 +105,8 @@ pub(crate) struct Shared {
     pub next_notify: u32,
     pub txcs: BTreeMap<TxcId, TxcRoute>,
     pub reads: BTreeMap<ReadId, ReadRoute>,
+    /// Sessions whose operations an interval took with it: with the new map they send them again.
+    pub orphaned: std::collections::BTreeSet<SessionId>,
     /// Newest map that our `OsdAlive` asked for.
     pub alive_wanted: Epoch,
     /// Entries a PG log keeps (`osd_min_pg_log_entries`).

@@ -97,6 +97,7 @@ impl Osd {
             next_notify: 1,
             txcs: BTreeMap::new(),
             reads: BTreeMap::new(),
+            orphaned: Default::default(),
             alive_wanted: Epoch(0),
             log_entries_max: config.log_entries_max,
         };
@@ -308,6 +309,9 @@ impl Osd {
         self.heartbeats.handle_map(now, &self.sh, &self.pgs);
         if !self.sh.booted {
             self.ask_to_boot(now, disk, fx);
+        }
+        for session in std::mem::take(&mut self.sh.orphaned) {
+            self.share_map(disk, session, Epoch(0), fx);
         }
         self.pgs.retain(|_, pg| !pg.is_removed());
         self.wake_waiting(now, disk, fx);

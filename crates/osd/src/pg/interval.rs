@@ -70,6 +70,8 @@ pub struct Walk {
     /// The epoch in which the PG first existed, as far as the maps go back.
     pub created: Epoch,
     pub since: Epoch,
+    /// How long the primary has been the same. Clients whose primary stays do not send again.
+    pub primary_since: Epoch,
     pub past: Vec<Interval>,
     pub mapping: Mapping,
 }
@@ -77,7 +79,7 @@ pub struct Walk {
 impl Walk {
     /// Starts with the first map that has the PG.
     pub fn start(map: &OsdMap, mapping: Mapping) -> Self {
-        Walk { created: map.epoch, since: map.epoch, past: Vec::new(), mapping }
+        Walk { created: map.epoch, since: map.epoch, primary_since: map.epoch, past: Vec::new(), mapping }
     }
 
     /// Goes from `old` to the next map.
@@ -85,6 +87,9 @@ impl Walk {
         if mapping != self.mapping {
             self.past.push(Interval::closed(self.since, old, &self.mapping));
             self.since = epoch;
+            if mapping.primary != self.mapping.primary {
+                self.primary_since = epoch;
+            }
             self.mapping = mapping;
         }
     }

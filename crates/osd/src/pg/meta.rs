@@ -134,6 +134,8 @@ impl Meta {
         Walk {
             created: self.created,
             since: self.since,
+            // An OSD that starts becomes primary anew.
+            primary_since: self.since,
             past: self.past.clone(),
             mapping: Mapping {
                 up: self.up.clone(),

@@ -293,14 +293,25 @@ impl Pg {
         EVersion { epoch: cx.sh.map.epoch, version: self.log.head().version + 1 }
     }
 
-    /// Forgets everything that belongs to the interval that ended; clients send again.
+    /// Forgets everything that belongs to the interval that ended. As long as we stay the primary, clients do not send
+    /// again: what they wait for is started over when the PG is active, and duplicates of what was logged are answered
+    /// from the log. When another is primary they do, as soon as they have the map.
     fn drop_interval_state(&mut self, cx: &mut Cx<'_>) {
         self.backoffs.release_all(cx, self.coll);
-        self.queue = Queue::default();
-        self.running.clear();
-        self.repops = RepOps::default();
-        self.waiting.clear();
-        self.watches.drop_all();
+        let running = std::mem::take(&mut self.running).into_values().map(|r| r.op);
+        let queued = std::mem::take(&mut self.queue).into_ops();
+        let repops = std::mem::take(&mut self.repops).into_ops();
+        let mut ops: VecDeque<ClientOp> = repops.chain(running).chain(queued).chain(std::mem::take(&mut self.waiting)).collect();
+        let primary = self.is_primary(cx.sh.whoami);
+        let stays = |op: &ClientOp| primary && op.msg.epoch >= self.walk.primary_since;
+        let gone = ops.iter().filter(|op| !stays(op)).map(|op| op.source);
+        cx.sh.orphaned.extend(gone.filter_map(|s| if let OpSource::Session(s) = s { Some(s) } else { None }));
+        ops.retain(|op| op.source != OpSource::Own && stays(op));
+        ops.iter_mut().for_each(|op| op.fetched = Default::default());
+        self.waiting = ops;
+        if !primary || self.walk.primary_since == self.walk.since {
+            self.watches.drop_all(&mut cx.sh.orphaned);
+        }
         self.copies = Copies::default();
         self.pushes = push::Pushes::default();
         self.strays.clear();

@@ -95,8 +95,8 @@ impl ClientOp {
 impl Pg {
     /// A client's operation for this PG; the session's rights have been checked.
     pub fn handle_op(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
-        // A client that sent before our interval began sends again when it hears of it.
-        if op.msg.epoch < self.walk.since || !self.is_primary(cx.sh.whoami) {
+        // A client that sent before we became primary sends again when it hears of it.
+        if op.msg.epoch < self.walk.primary_since || !self.is_primary(cx.sh.whoami) {
             return;
         }
         match &self.stage {
@@ -135,7 +135,7 @@ impl Pg {
     }
 
     fn run(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
-        if op.access.writes && self.answer_duplicate(cx, &op) {
+        if op.access.writes && !is_watch(&op) && self.answer_duplicate(cx, &op) {
             return self.queue.leave(&op.object, op.access);
         }
         let stored = match cx.disk.getattr(self.coll, &op.object, INFO_ATTR) {
@@ -236,7 +236,7 @@ impl Pg {
         let version = if plan.exists { EVersion::default() } else { self.log.head() };
         let reply = self.reply(cx, &op, plan.result, plan.results, version, user_version);
         self.queue.leave(&op.object, op.access);
-        self.send_after_writes(cx, &op.object, reply);
+        self.send_after_writes(cx, op, reply);
     }
 
     fn finish_write(&mut self, cx: &mut Cx<'_>, op: ClientOp, mut plan: Plan, prior: EVersion) {
@@ -281,8 +281,9 @@ impl Pg {
         let sender = Sender { source: op.source, origin: op.origin, user_version };
         let watch = (!plan.watch.is_empty()).then(|| (sender, std::mem::take(&mut plan.watch)));
         let reply = self.reply(cx, &op, plan.result, plan.results, version, user_version);
-        self.start_write(cx, Write { entry, outputs, mutation: plan.mutation, totals, reply: Some(reply), watch });
-        self.queue.submitted(&op.object, version.version);
+        let object = op.object.clone();
+        self.start_write(cx, Write { entry, outputs, mutation: plan.mutation, totals, reply, op, watch });
+        self.queue.submitted(&object, version.version);
     }
 
     /// Answers a request that was done before, when that is durable.
@@ -298,7 +299,7 @@ impl Pg {
         };
         let results = op.msg.ops.iter().enumerate().map(result).collect();
         let reply = self.reply(cx, op, e.result, results, e.version, e.user_version);
-        if let Some(reply) = self.repops.hold(e.version.version, reply) {
+        if let Some((reply, _)) = self.repops.hold(e.version.version, reply, op.clone()) {
             self.send_reply(cx, reply);
         }
         true
@@ -308,16 +309,16 @@ impl Pg {
     pub(super) fn refuse(&mut self, cx: &mut Cx<'_>, op: ClientOp, e: Errno) {
         let reply = self.error_reply(cx, &op, e);
         self.queue.leave(&op.object, op.access);
-        self.send_after_writes(cx, &op.object, reply);
+        self.send_after_writes(cx, op, reply);
     }
 
     /// An answer that rests on writes in flight waits for them.
-    fn send_after_writes(&mut self, cx: &mut Cx<'_>, obj: &HObject, reply: Reply) {
-        let reply = match self.queue.last_write(obj) {
-            Some(version) => self.repops.hold(version, reply),
-            None => Some(reply),
+    fn send_after_writes(&mut self, cx: &mut Cx<'_>, op: ClientOp, reply: Reply) {
+        let now = match self.queue.last_write(&op.object) {
+            Some(version) => self.repops.hold(version, reply, op),
+            None => Some((reply, op)),
         };
-        if let Some(reply) = reply {
+        if let Some((reply, _)) = now {
             self.send_reply(cx, reply);
         }
     }
@@ -403,6 +404,11 @@ impl Pg {
         let running = self.running.values().map(|r| (&r.op, "started"));
         waiting.chain(queued).chain(running)
     }
+}
+
+/// A watch is run again when it is sent again: that it is recorded does not connect it.
+fn is_watch(op: &ClientOp) -> bool {
+    matches!(op.msg.ops.as_slice(), [only] if matches!(only.op, types::msg::Op::Watch(_)))
 }
 
 fn check_names(cx: &Cx<'_>, op: &ClientOp) -> Result<(), Errno> {

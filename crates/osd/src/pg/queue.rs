@@ -103,6 +103,11 @@ impl Queue {
         self.objects.get(obj).filter(|o| o.writes > 0).map(|o| o.last_write)
     }
 
+    /// Every operation here: those about to run, then those that wait, in order for each object.
+    pub fn into_ops(self) -> impl Iterator<Item = ClientOp> {
+        self.ready.into_iter().chain(self.objects.into_values().flat_map(|o| o.waiting))
+    }
+
     /// Operations that wait for others on their object.
     pub fn waiting(&self) -> impl Iterator<Item = &ClientOp> {
         self.objects.values().flat_map(|o| o.waiting.iter())

@@ -2,7 +2,7 @@
 
 use super::log::{LogRow, row_key};
 use super::op::Reply;
-use super::{Pg, Stage};
+use super::{ClientOp, Pg, Stage};
 use crate::effects::{Cx, Durable, Peer, TxcRoute};
 use crate::mutation::Mutation;
 use crate::ops::WatchAction;
@@ -31,8 +31,9 @@ struct RepOpState {
     /// Replicas that have not answered.
     waiting_for: BTreeSet<OsdId>,
     local: bool,
-    /// Replies that wait for this write: its own, duplicates', and refusals that rest on it.
-    replies: Vec<Reply>,
+    /// Replies that wait for this write: its own, duplicates', and refusals that rest on it; with what they answer, for
+    /// an interval may end before.
+    replies: Vec<(Reply, ClientOp)>,
     watch: Option<(super::op::Sender, Vec<WatchAction>)>,
     submitted: Mono,
 }
@@ -43,7 +44,8 @@ pub(super) struct Write {
     pub outputs: Vec<Bytes>,
     pub mutation: Mutation,
     pub totals: PgTotals,
-    pub reply: Option<Reply>,
+    pub reply: Reply,
+    pub op: ClientOp,
     pub watch: Option<(super::op::Sender, Vec<WatchAction>)>,
 }
 
@@ -55,13 +57,13 @@ impl RepOps {
     }
 
     /// Lets a reply wait for a write; gives it back if the write is durable.
-    pub fn hold(&mut self, version: u64, reply: Reply) -> Option<Reply> {
+    pub fn hold(&mut self, version: u64, reply: Reply, op: ClientOp) -> Option<(Reply, ClientOp)> {
         match self.find(version) {
-            Some(op) => {
-                op.replies.push(reply);
+            Some(write) => {
+                write.replies.push((reply, op));
                 None
             }
-            None => Some(reply),
+            None => Some((reply, op)),
         }
     }
 
@@ -69,6 +71,11 @@ impl RepOps {
     pub fn in_flight(&self) -> impl Iterator<Item = (EVersion, &HObject, Mono, &'static str)> {
         let stage = |o: &RepOpState| if o.waiting_for.is_empty() { "commit_queued" } else { "wait_repop" };
         self.list.iter().map(move |o| (o.version, &o.object, o.submitted, stage(o)))
+    }
+
+    /// Every operation that waits for its answer, oldest first.
+    pub fn into_ops(self) -> impl Iterator<Item = ClientOp> {
+        self.list.into_iter().flat_map(|o| o.replies).map(|(_, op)| op)
     }
 
     pub fn len(&self) -> usize {
@@ -97,7 +104,7 @@ impl Pg {
             object,
             waiting_for,
             local: false,
-            replies: write.reply.into_iter().collect(),
+            replies: vec![(write.reply, write.op)],
             watch: write.watch,
             submitted: cx.now.mono,
         });
@@ -176,7 +183,7 @@ impl Pg {
             if let Some((sender, actions)) = op.watch {
                 self.apply_watch_actions(cx, &sender, &op.object, actions);
             }
-            for reply in op.replies {
+            for (reply, _) in op.replies {
                 self.send_reply(cx, reply);
             }
             self.queue.committed(&op.object);

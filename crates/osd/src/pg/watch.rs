@@ -71,8 +71,9 @@ impl Watches {
         }
     }
 
-    /// The interval is over; clients connect again.
-    pub fn drop_all(&mut self) {
+    /// Another is primary; clients connect again when they hear of it.
+    pub fn drop_all(&mut self, orphaned: &mut BTreeSet<SessionId>) {
+        orphaned.extend(self.by_key.values().filter_map(|w| w.session));
         *self = Watches::default();
     }
 

@@ -15,7 +15,7 @@ use store::{Store, StoreConfig};
 use types::map::{OsdMap, PgPool};
 use types::msg::internal::FailureKind;
 use types::msg::mon::MOsdMap;
-use types::msg::osd::{MOsdOp, MOsdOpReply, osd_flag};
+use types::msg::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, osd_flag};
 use types::msg::{Message, OsdOp};
 use types::*;
 use uuid::Uuid;
@@ -32,6 +32,8 @@ struct Daemon {
 pub struct Pending {
     pub tid: u64,
     pub op: MOsdOp,
+    /// The primary it was last sent to, and since when that has been up.
+    sent_to: (OsdId, Epoch),
     pub reply: Option<MOsdOpReply>,
 }
 
@@ -39,6 +41,8 @@ pub struct Cluster {
     pub rng: ChaCha8Rng,
     pub now: Now,
     pub map: OsdMap,
+    /// As everybody knows it.
+    published_map: OsdMap,
     published: BTreeMap<Epoch, Bytes>,
     daemons: Vec<Daemon>,
     /// Messages in flight, in order for each pair.
@@ -72,6 +76,7 @@ impl Cluster {
         let mut c = Cluster {
             rng: ChaCha8Rng::seed_from_u64(seed),
             now: Now { mono: Mono(1), wall: Utime { sec: 1000, nsec: 0 } },
+            published_map: map.clone(),
             map,
             published: BTreeMap::new(),
             daemons,
@@ -98,6 +103,8 @@ impl Cluster {
         self.map_dirty = false;
         let all: Vec<OsdId> = (0..self.daemons.len() as i32).map(OsdId).collect();
         all.into_iter().for_each(|o| self.send_maps(o));
+        self.published_map = self.map.clone();
+        self.resend();
     }
 
     fn send_maps(&mut self, osd: OsdId) {
@@ -238,6 +245,11 @@ impl Cluster {
                     p.reply.get_or_insert(m);
                 }
             }
+            Message::MOsdBackoff(m) if m.op == MOsdBackoff::UNBLOCK => {
+                let held = |p: &&Pending| p.reply.is_none() && p.op.pgid == m.pgid && p.op.reqid.name.num as u64 - 100 == session.0;
+                let again: Vec<u64> = self.pending.values().filter(held).map(|p| p.tid).collect();
+                again.into_iter().for_each(|tid| self.send_op(tid));
+            }
             Message::MWatchNotify(m) => self.notifications.push((session, m)),
             _ => {}
         }
@@ -267,16 +279,17 @@ impl Cluster {
             retry: -1,
             features: types::features::SUPPORTED,
         };
-        self.pending.insert(tid, Pending { tid, op, reply: None });
+        self.pending.insert(tid, Pending { tid, op, sent_to: (OsdId::NONE, Epoch(0)), reply: None });
         self.send_op(tid);
         tid
     }
 
     fn send_op(&mut self, tid: u64) {
         let p = self.pending.get_mut(&tid).unwrap();
-        p.op.epoch = self.map.epoch;
+        p.op.epoch = self.published_map.epoch;
         p.op.retry += 1;
-        let primary = self.map.pg_to_up_acting(p.op.pgid.pg).acting_primary;
+        let primary = self.published_map.pg_to_up_acting(p.op.pgid.pg).acting_primary;
+        p.sent_to = (primary, self.published_map.info(primary).map(|i| i.up_from).unwrap_or_default());
         let (client, op) = (p.op.reqid.name.num as u64 - 100, p.op.clone());
         if primary.0 >= 0 && self.is_running(primary) {
             self.net.entry((Peer::Session(SessionId(client)), primary)).or_default().push_back((tid, op.into()));
@@ -322,10 +335,7 @@ impl Cluster {
             .collect();
         let (n, d) = (ready.len(), disks.len());
         if self.map_dirty && (n + d == 0 || self.rng.random_ratio(1, 20)) {
-            let old = self.map.epoch;
-            self.publish();
-            self.resend(old);
-            return;
+            return self.publish();
         }
         if n + d == 0 || self.rng.random_ratio(1, 200) {
             return self.tick(Duration::from_millis(500));
@@ -338,9 +348,14 @@ impl Cluster {
         }
     }
 
-    /// Clients send again what a new map concerns.
-    fn resend(&mut self, _old: Epoch) {
-        let open: Vec<u64> = self.pending.values().filter(|p| p.reply.is_none()).map(|p| p.tid).collect();
+    /// Clients send again what has another primary now, or the same one in another life: as stock clients do.
+    fn resend(&mut self) {
+        let map = self.published_map.clone();
+        let moved = |p: &&Pending| {
+            let primary = map.pg_to_up_acting(p.op.pgid.pg).acting_primary;
+            p.reply.is_none() && p.sent_to != (primary, map.info(primary).map(|i| i.up_from).unwrap_or_default())
+        };
+        let open: Vec<u64> = self.pending.values().filter(moved).map(|p| p.tid).collect();
         open.into_iter().for_each(|tid| self.send_op(tid));
     }
 
