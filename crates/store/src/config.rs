@@ -39,13 +39,9 @@ impl Default for StoreConfig {
 }
 
 impl StoreConfig {
-    /// For disks whose head moves: more goes through the log, in larger batches.
+    /// For disks whose head moves: more goes through the log. Batches stay as they are: a thousand writes in the order
+    /// of the disk are enough for its elevator, and records that outlive the engine's memtable would be written twice.
     pub fn rotational() -> Self {
-        StoreConfig {
-            prefer_deferred_size: 64 << 10,
-            deferred_batch_bytes: 16 << 20,
-            deferred_bytes_max: 64 << 20,
-            ..Self::default()
-        }
+        StoreConfig { prefer_deferred_size: 64 << 10, ..Self::default() }
     }
 }
