@@ -1,15 +1,15 @@
 //! Page-aligned memory for direct I/O, used again when its last reader lets go.
 
 use bytes::Bytes;
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
 const ALIGN: usize = 4096;
-/// Larger buffers are not kept.
-const KEPT_LEN_MAX: usize = 1 << 20;
+/// Larger buffers are not kept. A whole RBD object fits: fresh memory of that size costs three times the copy.
+const KEPT_LEN_MAX: usize = 4 << 20;
 /// Bytes kept for reuse.
-const KEPT_BYTES_MAX: usize = 4 << 20;
+const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// Where buffers come from and go back to.
 #[derive(Clone, Default)]
@@ -43,14 +43,10 @@ unsafe impl Sync for Memory {}
 impl Memory {
     fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
-        // SAFETY: the layout has a size greater than zero.
-        let at = unsafe { alloc(layout) };
+        // SAFETY: the layout has a size greater than zero. Zeroed, so that it can be lent out as a slice.
+        let at = unsafe { alloc_zeroed(layout) };
         match NonNull::new(at) {
-            Some(at) => {
-                // SAFETY: freshly allocated with `capacity` bytes; zeroed once so that it can be lent out as a slice.
-                unsafe { at.as_ptr().write_bytes(0, capacity) };
-                Memory { at, capacity }
-            }
+            Some(at) => Memory { at, capacity },
             None => handle_alloc_error(layout),
         }
     }

@@ -60,8 +60,28 @@ pub type Completion = (IoId, Result<Bytes, Errno>);
 /// What is to be done; memory stays here until it is.
 enum Request {
     Read { off: u64, buffer: buffer::Buffer },
-    Write { off: u64, pieces: Vec<Bytes> },
+    /// With `gather` the pieces are copied behind each other into aligned memory, as late as possible.
+    Write { off: u64, pieces: Vec<Bytes>, gather: Option<BufferPool> },
     Flush,
+}
+
+impl Request {
+    /// Bytes of data to write.
+    fn write_len(&self) -> usize {
+        match self {
+            Request::Write { pieces, .. } => pieces.iter().map(Bytes::len).sum(),
+            Request::Read { .. } | Request::Flush => 0,
+        }
+    }
+
+    /// Makes it one the kernel takes.
+    fn prepare(&mut self) {
+        if let Request::Write { pieces, gather, .. } = self
+            && let Some(pool) = gather.take()
+        {
+            *pieces = vec![pool.gather(pieces).freeze()];
+        }
+    }
 }
 
 enum Engine {
@@ -205,8 +225,8 @@ impl BlockDev for FileDev {
     }
 
     fn write(&mut self, id: IoId, off: u64, data: BufList) {
-        let pieces = if self.writable_as_is(&data.0) { data.0 } else { vec![self.pool.gather(&data.0).freeze()] };
-        self.start(id, Request::Write { off, pieces });
+        let gather = if self.writable_as_is(&data.0) { None } else { Some(self.pool.clone()) };
+        self.start(id, Request::Write { off, pieces: data.0, gather });
     }
 
     fn flush(&mut self, id: IoId) {
@@ -282,7 +302,7 @@ fn perform(file: &File, request: Request, done: usize) -> Result<Bytes, Errno> {
             file.read_exact_at(rest, off + done as u64).map_err(|e| errno(&e))?;
             Ok(buffer.freeze())
         }
-        Request::Write { off, pieces } => {
+        Request::Write { off, pieces, .. } => {
             let (mut at, mut skip) = (off, done);
             for piece in pieces {
                 let now = piece.get(skip..).unwrap_or_default();

@@ -16,6 +16,9 @@ use store::IoId;
 use types::Errno;
 
 const ENTRIES: u32 = 256;
+/// Bytes of writes given to the kernel at a time: enough to keep a disk busy, few enough for the buffers they are
+/// copied into to be used again.
+const WRITING_MAX: usize = 8 << 20;
 
 pub(super) struct Ring {
     ring: IoUring,
@@ -24,8 +27,11 @@ pub(super) struct Ring {
     flying: Vec<Option<Flying>>,
     free: Vec<usize>,
     in_flight: usize,
-    /// What found no room in the ring.
+    /// Bytes of writes in flight.
+    writing: usize,
+    /// What found no room in the ring; writes apart, for they may have to wait where others need not.
     backlog: VecDeque<(IoId, Request)>,
+    write_backlog: VecDeque<(IoId, Request)>,
     unsubmitted: bool,
 }
 
@@ -49,21 +55,46 @@ impl Ring {
             flying: Vec::new(),
             free: Vec::new(),
             in_flight: 0,
+            writing: 0,
             backlog: VecDeque::new(),
+            write_backlog: VecDeque::new(),
             unsubmitted: false,
         })
     }
 
     pub fn push(&mut self, id: IoId, request: Request) {
-        self.backlog.push_back((id, request));
+        match request {
+            Request::Write { .. } => self.write_backlog.push_back((id, request)),
+            Request::Read { .. } | Request::Flush => self.backlog.push_back((id, request)),
+        }
         self.fill();
+    }
+
+    /// The next request that may go, if there is one.
+    fn next(&mut self) -> Option<(IoId, Request)> {
+        if self.in_flight >= ENTRIES as usize {
+            return None;
+        }
+        if let Some(first) = self.backlog.pop_front() {
+            return Some(first);
+        }
+        let (_, write) = self.write_backlog.front()?;
+        let fits = self.writing == 0 || self.writing + write.write_len() <= WRITING_MAX;
+        if fits { self.write_backlog.pop_front() } else { None }
+    }
+
+    fn put_back(&mut self, id: IoId, request: Request) {
+        match request {
+            Request::Write { .. } => self.write_backlog.push_front((id, request)),
+            Request::Read { .. } | Request::Flush => self.backlog.push_front((id, request)),
+        }
     }
 
     /// Moves the backlog into the ring as far as there is room. Never more in flight than the completion queue holds.
     fn fill(&mut self) {
-        while self.in_flight < ENTRIES as usize
-            && let Some((id, request)) = self.backlog.pop_front()
-        {
+        while let Some((id, mut request)) = self.next() {
+            let bytes = request.write_len();
+            request.prepare();
             let slot = self.free.pop().unwrap_or_else(|| {
                 self.flying.push(None);
                 self.flying.len() - 1
@@ -80,6 +111,7 @@ impl Ring {
                 continue;
             }
             self.in_flight += 1;
+            self.writing += bytes;
             self.unsubmitted = true;
         }
     }
@@ -87,7 +119,7 @@ impl Ring {
     fn take_back(&mut self, slot: usize) {
         if let Some(flying) = self.flying[slot].take() {
             self.free.push(slot);
-            self.backlog.push_front((flying.id, flying.request));
+            self.put_back(flying.id, flying.request);
         }
     }
 
@@ -113,6 +145,7 @@ impl Ring {
             let Some(flying) = self.flying.get_mut(slot).and_then(Option::take) else { continue };
             self.free.push(slot);
             self.in_flight -= 1;
+            self.writing -= flying.request.write_len();
             self.finish(flying, result, out);
         }
         self.fill();
@@ -123,8 +156,7 @@ impl Ring {
         let Flying { id, request, .. } = flying;
         let wanted = match &request {
             Request::Read { buffer, .. } => buffer.as_ref().len(),
-            Request::Write { pieces, .. } => pieces.iter().map(Bytes::len).sum(),
-            Request::Flush => 0,
+            Request::Write { .. } | Request::Flush => request.write_len(),
         };
         let answer = match usize::try_from(result) {
             Ok(n) if n >= wanted => Ok(match request {
@@ -133,7 +165,7 @@ impl Ring {
             }),
             // Short: rare enough to wait for the rest.
             Ok(n) => perform(&self.file, request, n),
-            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => return self.backlog.push_front((id, request)),
+            Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => return self.put_back(id, request),
             Err(_) => Err(Errno(-result)),
         };
         out.push((id, answer));
@@ -144,6 +176,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // The kernel must have let go of the memory before it is freed.
         self.backlog.clear();
+        self.write_backlog.clear();
         let mut ignored = Vec::new();
         while self.in_flight > 0 {
             if self.ring.submit_and_wait(1).is_err_and(|e| e.raw_os_error() != Some(libc::EINTR)) {
@@ -161,7 +194,7 @@ fn entry(flying: &mut Flying, file: Fd) -> squeue::Entry {
             let memory = buffer.as_mut();
             opcode::Read::new(file, memory.as_mut_ptr(), memory.len() as u32).offset(*off).build()
         }
-        Request::Write { off, pieces } => match &pieces[..] {
+        Request::Write { off, pieces, .. } => match &pieces[..] {
             [one] => opcode::Write::new(file, one.as_ptr(), one.len() as u32).offset(*off).build(),
             many => {
                 let iovec = |p: &Bytes| libc::iovec { iov_base: p.as_ptr().cast_mut().cast(), iov_len: p.len() };

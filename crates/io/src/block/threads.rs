@@ -46,7 +46,8 @@ impl Worker {
     fn run(self) {
         loop {
             let next = self.queue.lock().expect("no holder panics").recv();
-            let Ok((id, request)) = next else { return };
+            let Ok((id, mut request)) = next else { return };
+            request.prepare();
             let result = perform(&self.file, request, 0);
             self.done.lock().expect("no holder panics").push((id, result));
             let one = 1u64.to_ne_bytes();
