@@ -84,7 +84,7 @@ pub fn read_pid(path: &Path) -> Option<u32> {
     // Pids are used again: only a process that runs this program counts.
     let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     let name = comm.trim();
-    (name.starts_with("cuttlebone") || name.starts_with("ceph-")).then_some(pid)
+    (name.starts_with("cuttlebone") || name.starts_with("ceph-")).then_some(pid).filter(|pid| alive(*pid))
 }
 
 /// Ends a process in order, by force after `patience`. True if it is gone.

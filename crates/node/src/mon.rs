@@ -6,7 +6,6 @@
 use crate::messenger::{network_actions, network_input, network_timers};
 use crate::world::{Input, Node, World};
 use auth::{method, mode};
-use bytes::Bytes;
 use mon::{Effect, Env, Mon, OpenError, SessionId};
 use msgr::{Config, ConnId, Endpoint, Event};
 use store::{IoId, Kv};
@@ -101,7 +100,10 @@ impl<W: World, K: Kv> Node<W> for MonNode<K> {
             Some(Input::Io { id, result }) => self.mon.handle_io(now, IoId(id), result),
             // Everything that was answered is flushed; what is not may be lost, as in a crash.
             Some(Input::Stop) => self.stopped = Some(0),
-            Some(Input::Admin { id, .. }) => world.admin_reply(id, Bytes::from_static(b"ERROR: (95) Operation not supported\n")),
+            Some(Input::Admin { id, request }) => {
+                let reply = self.mon.handle_admin(now, &request);
+                world.admin_reply(id, reply.into());
+            }
             _ => {}
         }
         network_timers(&mut self.endpoint, world);
