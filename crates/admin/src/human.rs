@@ -26,7 +26,7 @@ fn scaled(v: u64, base: u64, units: &[&str; 7], width: usize) -> String {
         scale = scale.saturating_mul(base);
     }
     let name = units.get(unit).copied().unwrap_or_default();
-    if unit == 0 || v % scale == 0 {
+    if unit == 0 || v.is_multiple_of(scale) {
         return format!("{n}{name}");
     }
     let exact = v as f64 / scale as f64;
