@@ -4,13 +4,13 @@ use crate::disk::Disk;
 use crate::ops::Limits;
 use crate::perf::Perf;
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use store::{ReadData, ReadFlags, ReadId, Transaction, TxcId};
 use types::map::OsdMap;
 use types::msg::internal_osd::{PgBody, PgMessage};
 use types::msg::Message;
-use types::{Epoch, Errno, HObject, Now, OsdId, PgId, ShardPgId};
+use types::{Epoch, Errno, HObject, Mono, Now, OsdId, PgId, ShardPgId};
 
 /// A client's session, numbered by the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -88,6 +88,38 @@ pub(crate) enum ReadFor {
     Push { to: OsdId, object: HObject },
 }
 
+/// How long the store takes to make transactions durable, since the last report.
+#[derive(Debug, Default)]
+pub(crate) struct CommitLatency {
+    under_way: VecDeque<(TxcId, Mono)>,
+    count: u64,
+    sum_ns: u64,
+}
+
+impl CommitLatency {
+    fn submitted(&mut self, txc: TxcId, now: Mono) {
+        self.under_way.push_back((txc, now));
+    }
+
+    /// Transactions become durable in the order in which they were submitted.
+    pub fn committed(&mut self, txc: TxcId, now: Mono) {
+        while let Some((id, at)) = self.under_way.front().copied().filter(|(id, _)| *id <= txc) {
+            self.under_way.pop_front();
+            if id == txc {
+                self.count += 1;
+                self.sum_ns += (now - at).as_nanos() as u64;
+            }
+        }
+    }
+
+    /// The mean in nanoseconds; counting begins anew. 0 when nothing was committed.
+    pub fn take_mean_ns(&mut self) -> u64 {
+        let mean = self.sum_ns.checked_div(self.count).unwrap_or(0);
+        (self.count, self.sum_ns) = (0, 0);
+        mean
+    }
+}
+
 /// What all PGs of an OSD share.
 pub(crate) struct Shared {
     pub whoami: OsdId,
@@ -104,6 +136,7 @@ pub(crate) struct Shared {
     pub next_op: u64,
     pub next_notify: u32,
     pub txcs: BTreeMap<TxcId, TxcRoute>,
+    pub commit_latency: CommitLatency,
     pub reads: BTreeMap<ReadId, ReadRoute>,
     /// Sessions whose operations an interval took with it: with the new map they send them again.
     pub orphaned: std::collections::BTreeSet<SessionId>,
@@ -143,6 +176,7 @@ impl Cx<'_> {
     pub fn submit(&mut self, txn: Transaction) -> TxcId {
         self.sh.next_txc += 1;
         let txc = TxcId(self.sh.next_txc);
+        self.sh.commit_latency.submitted(txc, self.now.mono);
         if let Err(e) = self.disk.submit(self.now, txc, txn) {
             self.fx.push(Effect::Stop { why: format!("the store refuses a transaction: {e}") });
         }

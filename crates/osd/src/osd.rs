@@ -96,6 +96,7 @@ impl Osd {
             next_op: 0,
             next_notify: 1,
             txcs: BTreeMap::new(),
+            commit_latency: Default::default(),
             reads: BTreeMap::new(),
             orphaned: Default::default(),
             alive_wanted: Epoch(0),
@@ -158,6 +159,7 @@ impl Osd {
     pub fn handle_store(&mut self, now: Now, disk: &mut dyn Disk, event: StoreEvent, fx: &mut Vec<Effect>) {
         match event {
             StoreEvent::Committed(txc) => {
+                self.sh.commit_latency.committed(txc, now.mono);
                 if let Some(route) = self.sh.txcs.remove(&txc) {
                     self.committed(now, disk, route, fx);
                 }

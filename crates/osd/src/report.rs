@@ -6,7 +6,7 @@ use crate::osd::Osd;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdMarkMeDown, SlowOps};
-use types::pg::{OsdStat, PgStat, StoreStatfs};
+use types::pg::{OsdStat, PerfStat, PgStat, StoreStatfs};
 use types::{Epoch, Mono, Now, OsdId, PgId, PoolId};
 
 /// Between two turns of housekeeping.
@@ -157,7 +157,10 @@ impl Osd {
             internal_metadata: fs.internal as i64,
             ..StoreStatfs::default()
         };
+        let commit = self.sh.commit_latency.take_mean_ns();
         let stat = OsdStat {
+            // What is durable can be read: there is no second moment to tell of.
+            perf: PerfStat { commit_latency_ns: commit, apply_latency_ns: commit },
             statfs,
             hb_peers: self.heartbeats.peers().map(|(osd, _)| osd.0).collect(),
             num_pgs: (primary + replica + stray) as u32,
