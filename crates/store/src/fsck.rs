@@ -102,6 +102,12 @@ impl Fsck {
         self.report.errors.push(e);
     }
 
+    /// For closures that go on with the next key.
+    fn note(&mut self, e: FsckError) -> Result<(), MountError> {
+        self.error(e);
+        Ok(())
+    }
+
     fn collections(&mut self, kv: &impl Kv) -> Result<(), MountError> {
         for_each(kv, key::COLL, |k, v| {
             match (key::parse_coll(&k), denc::from_bytes::<mount::CollRecord>(&v)) {
@@ -120,11 +126,11 @@ impl Fsck {
         for_each(kv, key::OBJECT, |k, v| {
             let (shard, name) = match key::parse_object(&k) {
                 Some(parsed) => parsed,
-                None => return Ok(self.error(FsckError::UnknownKey(k))),
+                None => return self.note(FsckError::UnknownKey(k)),
             };
             let onode = match Onode::from_value(&v) {
                 Ok(onode) => onode,
-                Err(e) => return Ok(self.error(FsckError::BadValue(k, e))),
+                Err(e) => return self.note(FsckError::BadValue(k, e)),
             };
             self.report.objects += 1;
             if !self.colls.iter().any(|(c, bits)| c.shard == shard && belongs(*c, *bits, &name)) {
@@ -190,7 +196,7 @@ impl Fsck {
         let mut last = None;
         for_each(kv, key::OMAP, |k, _| {
             self.report.omap_keys += 1;
-            let Some(nid) = key::parse_omap(&k) else { return Ok(self.error(FsckError::UnknownKey(k))) };
+            let Some(nid) = key::parse_omap(&k) else { return self.note(FsckError::UnknownKey(k)) };
             if last.replace(nid) != Some(nid) && !self.objects.get(&nid).is_some_and(|o| o.has_omap) {
                 self.error(FsckError::OrphanOmap(nid));
             }
@@ -203,7 +209,7 @@ impl Fsck {
         for_each(kv, key::COLL_KEYS, |k, _| {
             let head = k.get(1..key::COLL_KEY_PREFIX).map(|coll| [&[key::COLL], coll].concat());
             let Some(coll) = head.and_then(|h| key::parse_coll(&h)) else {
-                return Ok(self.error(FsckError::UnknownKey(k)));
+                return self.note(FsckError::UnknownKey(k));
             };
             if last.replace(coll) != Some(coll) && !self.colls.contains_key(&coll) {
                 self.error(FsckError::OrphanCollKeys(coll));
@@ -214,7 +220,7 @@ impl Fsck {
 
     fn deferred(&mut self, kv: &impl Kv) -> Result<(), MountError> {
         for_each(kv, key::DEFERRED, |k, v| {
-            let Some(seq) = key::parse_deferred(&k) else { return Ok(self.error(FsckError::UnknownKey(k))) };
+            let Some(seq) = key::parse_deferred(&k) else { return self.note(FsckError::UnknownKey(k)) };
             match Record::parse(seq, &v) {
                 Ok(record) => self.deferred.extend(record.blocks),
                 Err(e) => self.error(FsckError::BadValue(k, e)),

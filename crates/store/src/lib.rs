@@ -20,6 +20,7 @@ mod event;
 mod fsck;
 mod key;
 mod kv;
+mod load;
 pub mod mem;
 mod meta;
 mod mount;
@@ -29,6 +30,7 @@ mod read;
 mod store;
 mod txc;
 mod txn;
+mod write;
 
 pub use config::StoreConfig;
 pub use dev::{BlockDev, IoId};

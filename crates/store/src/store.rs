@@ -1,4 +1,5 @@
-//! The store's state and its doors. What happens behind them: `plan` (a transaction becomes changes), `commit` (they
+//! The store's state and its doors. What happens behind them: `plan` (a transaction becomes
+//! changes), `write` (its data gets blocks), `load` (onodes come into memory), `commit` (they
 //! become durable), `read`, `meta` (reads that need no device), `mount`, `fsck`.
 
 use crate::alloc::Allocator;

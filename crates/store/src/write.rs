@@ -1,0 +1,235 @@
+//! Data of a transaction is assigned to blocks: straight to free space, or through the log.
+
+use crate::buf::{Cutter, block_crcs, zeros};
+use crate::onode::{BLOCK, Block, Onode, PendCell, SEG_BLOCKS};
+use crate::store::IoKind;
+use crate::txc::{Content, Pend, Piece, Source, Txc, compose};
+use crate::*;
+use bytes::Bytes;
+use std::sync::{Arc, OnceLock};
+use types::Errno;
+use types::msg::BufList;
+
+impl<D: BlockDev, K: Kv> Store<D, K> {
+    pub(crate) fn write(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, off: u64, data: BufList) -> Result<(), Errno> {
+        let len = data.len() as u64;
+        if len == 0 {
+            return Ok(());
+        }
+        let (end, old_size) = (off + len, o.size);
+        o.size = o.size.max(end);
+        let small = len <= u64::from(self.config.prefer_deferred_size);
+        let mut cutter = Cutter::new(data);
+        let mut at = off;
+        while at < end {
+            let (lblk, start) = (at / BLOCK, at % BLOCK);
+            let n = (BLOCK - start).min(end - at);
+            let whole_blocks = (end - at) / BLOCK;
+            if !small && start == 0 && whole_blocks > 0 {
+                self.write_direct(number, txc, o, lblk, cutter.take((whole_blocks * BLOCK) as usize))?;
+                at += whole_blocks * BLOCK;
+                continue;
+            }
+            let from = Source::Bytes(cutter.take(n as usize).contiguous());
+            let piece = Piece { at: start as usize, len: n as usize, from_at: 0, from };
+            let whole = covers(start, n, lblk, old_size);
+            self.write_block(number, txc, o, lblk, vec![piece], !whole)?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// Makes `[off, off + len)` zeros: whole blocks become holes. What lies past the object's end is zeros already.
+    pub(crate) fn zero(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, off: u64, len: u64) -> Result<(), Errno> {
+        let end = (off + len).min(o.size);
+        if off >= end {
+            return Ok(());
+        }
+        if end - off > 4 * SEG_BLOCKS * BLOCK {
+            self.load_segs(o, 0)?;
+        }
+        let to_the_end = end == o.size;
+        let mut at = off;
+        while at < end {
+            let (lblk, start) = (at / BLOCK, at % BLOCK);
+            let n = (BLOCK - start).min(end - at);
+            let seg = (lblk / SEG_BLOCKS) as u32;
+            if o.complete && o.segs.get(&seg).is_none_or(|s| s.blocks.is_empty()) {
+                // An object may be one huge hole: on to the next segment that holds something.
+                let next = o.segs.range(seg + 1..).next().map(|(next, _)| *next);
+                let Some(next) = next else { break };
+                at = u64::from(next) * SEG_BLOCKS * BLOCK;
+                continue;
+            }
+            at += n;
+            let (old, _) = self.mapping(o, lblk)?;
+            if old.phys == 0 {
+                continue;
+            }
+            if start == 0 && (n == BLOCK || (at >= end && to_the_end)) {
+                self.set_block(txc, o, lblk, Block::default(), None)?;
+            } else {
+                let piece = Piece { at: start as usize, len: n as usize, from_at: 0, from: Source::Bytes(zeros(n as usize)) };
+                self.write_block(number, txc, o, lblk, vec![piece], true)?;
+            }
+        }
+        o.dirty = true;
+        Ok(())
+    }
+
+    /// Whole blocks straight to free space.
+    fn write_direct(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, lblk: u64, data: BufList) -> Result<(), Errno> {
+        let runs = self.alloc.allocate(data.len() as u64 / BLOCK);
+        let mut cutter = Cutter::new(data);
+        let mut lblk = lblk;
+        for (first, n) in runs {
+            let part = cutter.take((n * BLOCK) as usize);
+            let mut crcs = Vec::with_capacity(n as usize);
+            block_crcs(&part, |crc| crcs.push(crc));
+            for (i, crc) in crcs.into_iter().enumerate() {
+                self.set_block(txc, o, lblk, Block { phys: first + i as u64, crc }, None)?;
+                lblk += 1;
+            }
+            let id = self.io(IoKind::TxcWrite { txc: number, first });
+            txc.ios += 1;
+            txc.unflushed = true;
+            self.direct.insert(first, part.clone());
+            self.dev.write(id, first * BLOCK, part);
+        }
+        Ok(())
+    }
+
+    /// One block through the log: in place if it is the object's alone, over its old content if `merge`.
+    pub(crate) fn write_block(
+        &mut self,
+        number: u64,
+        txc: &mut Txc,
+        o: &mut Onode,
+        lblk: u64,
+        mut pieces: Vec<Piece>,
+        merge: bool,
+    ) -> Result<(), Errno> {
+        let (old, pend) = self.mapping(o, lblk)?;
+        let in_place = old.phys != 0 && !self.shared.contains_key(&old.phys);
+        if merge && old.phys != 0 {
+            let from = self.source(old, pend);
+            pieces.insert(0, Piece { at: 0, len: BLOCK as usize, from_at: 0, from });
+        }
+        let phys = if in_place { old.phys } else { self.alloc.allocate_one() };
+        if pieces.iter().all(|p| matches!(p.from, Source::Bytes(_) | Source::Bad(_))) {
+            let (data, crc) = match &pieces[..] {
+                [Piece { len, from_at: 0, from: Source::Bytes(data), .. }] if *len as u64 == BLOCK && data.len() == *len => {
+                    (data.clone(), crc32c::crc32c(data))
+                }
+                _ => {
+                    let filled = compose(&pieces);
+                    (filled.data, filled.crc)
+                }
+            };
+            self.deferred.expect(phys, number, Some(data.clone()));
+            txc.deferred.push((phys, Content::Ready(data)));
+            return self.set_block(txc, o, lblk, Block { phys, crc }, None);
+        }
+        let cell = Arc::new(PendCell { id: self.pend_next, filled: OnceLock::new() });
+        self.pend_next += 1;
+        self.deferred.expect(phys, number, None);
+        txc.deferred.push((phys, Content::Pend(cell.clone())));
+        txc.pending += 1;
+        self.start_pend(Pend {
+            cell: cell.clone(),
+            txc: number,
+            key: txc.planning.clone(),
+            off: lblk * BLOCK,
+            phys,
+            pieces,
+            missing: 0,
+            dependents: Vec::new(),
+        });
+        self.set_block(txc, o, lblk, Block { phys, crc: 0 }, Some(cell))
+    }
+
+    /// Maps a block anew; the one it had is freed, unless it stays.
+    pub(crate) fn set_block(
+        &mut self,
+        txc: &mut Txc,
+        o: &mut Onode,
+        lblk: u64,
+        new: Block,
+        pend: Option<Arc<PendCell>>,
+    ) -> Result<(), Errno> {
+        let seg_no = (lblk / SEG_BLOCKS) as u32;
+        let seg = self.seg(o, seg_no)?;
+        let i = lblk % SEG_BLOCKS;
+        let old = seg.get(i);
+        seg.set(i, new);
+        if let Some(cell) = pend {
+            seg.pend.push((i as u8, cell));
+        }
+        // A block cloned onto itself has been counted once too often; one written in place is not shared.
+        if old.phys != 0 && (old.phys != new.phys || self.shared.contains_key(&old.phys)) {
+            self.free(txc, old.phys);
+        }
+        o.mapped = o.mapped + u64::from(new.phys != 0) - u64::from(old.phys != 0);
+        o.dirty = true;
+        o.dirty_segs.insert(seg_no);
+        Ok(())
+    }
+
+    /// One object more refers to the block.
+    pub(crate) fn share(&mut self, phys: u64) {
+        if phys != 0 {
+            *self.shared.entry(phys).or_insert(0) += 1;
+        }
+    }
+
+    /// One object less refers to the block; the last one's going frees it when the transaction is durable.
+    pub(crate) fn free(&mut self, txc: &mut Txc, phys: u64) {
+        if let Some(n) = self.shared.get_mut(&phys) {
+            *n -= 1;
+            if *n == 0 {
+                self.shared.remove(&phys);
+            }
+            return;
+        }
+        self.cache.forget(phys);
+        txc.freed.push(phys);
+    }
+
+    /// Where the content of a block can be had.
+    pub(crate) fn source(&mut self, block: Block, pend: Option<Arc<PendCell>>) -> Source {
+        if let Some(cell) = pend {
+            return match cell.filled.get() {
+                Some(filled) => filled.source(),
+                None => Source::Cell(cell),
+            };
+        }
+        if block.phys == 0 {
+            return Source::Bytes(zeros(BLOCK as usize));
+        }
+        if let Some(data) = self.deferred.content(block.phys) {
+            // Content that was made of something unreadable has the wrong checksum on purpose.
+            return if crc32c::crc32c(&data) == block.crc { Source::Bytes(data) } else { Source::Bad(data) };
+        }
+        match self.cache.get(block.phys).or_else(|| self.direct_content(block.phys)) {
+            Some(data) => Source::Bytes(data),
+            None => Source::Device(block),
+        }
+    }
+
+    /// The content of a block that is on its way to the device.
+    fn direct_content(&self, phys: u64) -> Option<Bytes> {
+        let (first, list) = self.direct.range(..=phys).next_back()?;
+        let skip = ((phys - first) * BLOCK) as usize;
+        if skip >= list.len() {
+            return None;
+        }
+        let mut cutter = Cutter::new(list.clone());
+        cutter.take(skip);
+        Some(cutter.take(BLOCK as usize).contiguous())
+    }
+}
+
+/// True if `n` bytes at `start` of a block replace all that the object has in it.
+pub(crate) fn covers(start: u64, n: u64, lblk: u64, size: u64) -> bool {
+    start == 0 && n >= size.saturating_sub(lblk * BLOCK).min(BLOCK)
+}
