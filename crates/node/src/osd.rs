@@ -317,7 +317,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         match socket::request(raw) {
             socket::Request::Version => {
                 let reply = Reply::output(socket::VERSION);
-                world.admin_reply(id, socket::reply(&reply).into());
+                world.admin_reply(id, payload(&reply));
             }
             socket::Request::Command(command) => {
                 self.next_command += 1;
@@ -326,14 +326,14 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             }
             socket::Request::Incomplete => {
                 let reply = Reply::from(admin::CommandError::invalid("invalid json"));
-                world.admin_reply(id, socket::reply(&reply).into());
+                world.admin_reply(id, payload(&reply));
             }
         }
     }
 
     fn answer<W: World>(&mut self, world: &mut W, id: u64, reply: Reply) {
         match self.commands.remove(&id) {
-            Some(Asker::Admin { id }) => world.admin_reply(id, socket::reply(&reply).into()),
+            Some(Asker::Admin { id }) => world.admin_reply(id, payload(&reply)),
             Some(Asker::Session { conn, tid }) => {
                 let data = Bytes::from(reply.output).into();
                 let msg = MCommandReply { result: reply.result, status: reply.status.into(), data };
@@ -418,6 +418,11 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             self.stopped = Some(0);
         }
     }
+}
+
+/// A reply as the world wants it: it writes the length itself.
+fn payload(reply: &Reply) -> Bytes {
+    Bytes::from(socket::reply(reply)).slice(4..)
 }
 
 /// What clients may send to an OSD.
