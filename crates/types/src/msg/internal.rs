@@ -191,6 +191,7 @@ pub struct ProgressReport {
 mod tests {
     use super::super::tests::round_trip;
     use super::*;
+    use crate::pg::PerfStat;
 
     #[test]
     fn reports_read_back() {
@@ -198,7 +199,7 @@ mod tests {
             osd: OsdId(1),
             fsid: Uuid::nil(),
             epoch: Epoch(3),
-            stat: OsdStat::default(),
+            stat: OsdStat { perf: PerfStat { commit_latency_ns: 812_345, apply_latency_ns: 1 }, ..OsdStat::default() },
             pools: BTreeMap::from([(PoolId(1), StoreStatfs::default())]),
             pgs: BTreeMap::from([(PgId::default(), PgStat::default())]),
             perf: BTreeMap::from([("osd.op".into(), PerfValue::Avg { count: 1, sum: 2 })]),

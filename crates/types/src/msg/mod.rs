@@ -145,7 +145,9 @@ macro_rules! message {
 
             #[allow(unused_mut, unused_variables)]
             fn to_raw(&self, features: u64) -> $crate::msg::RawMessage {
-                let mut e = ::denc::Encoder::new(features);
+                // Messages of ours alone need not round latencies to what clients of Pacific read.
+                let ours = if $kind >= 0x7000 { $crate::features::OS_PERF_STAT_NS } else { 0 };
+                let mut e = ::denc::Encoder::new(features | ours);
                 $(e.put(&self.$field);)*
                 let mut raw = Self::blank();
                 raw.front = e.finish();
