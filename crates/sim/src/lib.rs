@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod program;
+mod cluster;
 mod disk;
 mod host;
 mod log;
@@ -17,6 +18,7 @@ mod workload;
 mod world;
 
 pub use program::{Clock, Program};
+pub use cluster::{Cluster, POOL, Plan};
 pub use disk::DiskModel;
 pub use host::{Boot, HostId};
 pub use log::Log;

@@ -24,6 +24,8 @@ pub struct Model {
     pub reads: u64,
     /// Tasks that have come to their end.
     pub finished: usize,
+    /// Writers are to come to their end.
+    pub stop: bool,
     /// What went wrong; anything here fails the run.
     pub faults: Vec<String>,
 }

@@ -20,6 +20,7 @@ pub struct Workload {
     /// Writers at once, each with objects of its own.
     pub tasks: usize,
     pub objects_per_task: usize,
+    /// At most; `Model::stop` ends them earlier.
     pub ops_per_task: usize,
     /// Contents are up to this long.
     pub bytes_max: usize,
@@ -59,6 +60,9 @@ impl Writer {
     async fn run(mut self, handle: Handle) {
         let pool = self.pool(&handle).await;
         for _ in 0..self.work.ops_per_task {
+            if self.model.borrow().stop {
+                break;
+            }
             let object = format!("{}.{}", self.name, self.rng.random_range(0..self.work.objects_per_task));
             self.step(&pool, &object).await;
             let pause = self.rng.random_range(0..=self.work.pause_ms_max);

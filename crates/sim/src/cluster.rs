@@ -1,0 +1,254 @@
+//! A whole cluster in one world: a monitor, OSDs, and programs over the native client.
+
+use crate::host::{Boot, HostId};
+use crate::model::Model;
+use crate::program::Program;
+use crate::sim::{Sim, Tunables};
+use crate::workload::{Workload, read_everything};
+use crate::world::SimWorld;
+use auth::{CryptoKey, EntityAuth, KeyKind, Keyring};
+use bytes::Bytes;
+use client::{Handle, MonClientConfig};
+use node::{MonNode, Node, OsdNode, OsdNodeConfig};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::time::Duration;
+use store::{Store, StoreConfig};
+use types::map::MonMap;
+use types::{AddrVec, EntityAddr, EntityKind, EntityName, Errno, OsdId, Utime};
+use uuid::Uuid;
+
+const MON_PORT: u16 = 3300;
+const OSD_PORT: u16 = 6800;
+const DISK_BYTES: u64 = 1 << 30;
+/// The pool that workloads use.
+pub const POOL: &str = "sim";
+
+/// What a cluster is made of.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub osds: usize,
+    pub size: u32,
+    pub min_size: u32,
+    pub pgs: u32,
+    /// Entries a PG log keeps: few make backfill of what would be recovery.
+    pub log_entries_max: usize,
+    /// `mon_osd_down_out_interval`, seconds: short ones move data.
+    pub out_after_s: u32,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Plan { osds: 3, size: 3, min_size: 2, pgs: 4, log_entries_max: 100, out_after_s: 600 }
+    }
+}
+
+/// A simulated cluster and what its clients were promised.
+pub struct Cluster {
+    pub sim: Sim,
+    pub mon: HostId,
+    pub osds: Vec<HostId>,
+    pub programs: Vec<HostId>,
+    pub model: Rc<RefCell<Model>>,
+    ids: Rc<Identity>,
+    mon_addrs: AddrVec,
+}
+
+/// What mkfs needs and daemons prove themselves with.
+struct Identity {
+    fsid: Uuid,
+    keyring: Keyring,
+    osd_uuids: Vec<Uuid>,
+}
+
+impl Identity {
+    fn new(rng: &mut ChaCha8Rng, osds: usize) -> Self {
+        let mut keyring = Keyring::default();
+        let mut add = |name: EntityName, caps: &[(&str, &str)]| {
+            let key = CryptoKey::generate(KeyKind::Aes, Utime { sec: 1_763_000_000, nsec: 0 }, rng);
+            let caps: BTreeMap<String, String> = caps.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+            keyring.entries.insert(name, EntityAuth { key, caps });
+        };
+        add(EntityName::new(EntityKind::MON, ""), &[("mon", "allow *")]);
+        let all = [("mon", "allow *"), ("osd", "allow *"), ("mgr", "allow *"), ("mds", "allow *")];
+        add(EntityName::new(EntityKind::CLIENT, "admin"), &all);
+        for osd in 0..osds {
+            let caps = [("mon", "allow profile osd"), ("mgr", "allow profile osd"), ("osd", "allow *")];
+            add(osd_name(osd), &caps);
+        }
+        let fsid = Uuid::from_u128(rng.random());
+        Identity { fsid, keyring, osd_uuids: (0..osds).map(|_| Uuid::from_u128(rng.random())).collect() }
+    }
+
+    fn key(&self, name: &EntityName) -> CryptoKey {
+        self.keyring.key(name).cloned().expect("a key for everyone who is simulated")
+    }
+}
+
+fn osd_name(osd: usize) -> EntityName {
+    EntityName::new(EntityKind::OSD, osd.to_string())
+}
+
+type Task = Pin<Box<dyn Future<Output = ()>>>;
+
+impl Cluster {
+    /// Formats every daemon and starts it, registers the OSDs, and makes the pool; nothing has happened yet.
+    pub fn new(seed: u64, tunables: Tunables, plan: &Plan) -> Self {
+        let mut sim = Sim::new(seed, tunables);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
+        let ids = Rc::new(Identity::new(&mut rng, plan.osds));
+        let mon = add_mon(&mut sim, &ids, plan);
+        let mon_addrs = AddrVec(vec![EntityAddr::msgr2(sim.addr(mon), 0)]);
+        let osds = (0..plan.osds).map(|n| add_osd(&mut sim, &ids, n, &mon_addrs, plan.log_entries_max)).collect();
+        let model = Rc::new(RefCell::new(Model::default()));
+        let mut cluster = Cluster { sim, mon, osds, programs: Vec::new(), model, ids, mon_addrs };
+        cluster.sim.start(mon);
+        cluster.add_setup(plan);
+        for osd in cluster.osds.clone() {
+            cluster.sim.start(osd);
+        }
+        cluster
+    }
+
+    /// Adds and starts a program that does `work`.
+    pub fn add_workload(&mut self, name: &str, work: Workload) {
+        let (model, label) = (self.model.clone(), name.to_owned());
+        self.add_program(name, move |seed, handle, clock| work.tasks(&label, seed, &model, &handle, &clock));
+    }
+
+    /// Adds and starts a program that reads every object and checks it.
+    pub fn add_reader(&mut self) {
+        let model = self.model.clone();
+        self.add_program("reader", move |_, handle, clock| vec![read_everything(POOL.into(), model.clone(), handle, clock)]);
+    }
+
+    /// What the monitors answer to a command, given as JSON; for whoever replays a seed.
+    pub fn ask(&mut self, json: &str) -> String {
+        let (said, json) = (Rc::new(RefCell::new(None)), json.to_owned());
+        let answer = said.clone();
+        self.add_program("doctor", move |_, handle, _| {
+            let (json, answer) = (json.clone(), answer.clone());
+            vec![Box::pin(async move {
+                let reply = handle.mon_command(json, Bytes::new()).await;
+                let text = reply.map(|r| format!("{} {}{}", r.result, r.status, String::from_utf8_lossy(&r.output)));
+                *answer.borrow_mut() = Some(text.unwrap_or_else(|e| e.to_string()));
+            })]
+        });
+        let until = self.sim.now_ns() + 30_000_000_000;
+        self.sim.run_until_done(until, || said.borrow().is_some());
+        said.take().unwrap_or_else(|| "no answer".into())
+    }
+
+    /// Runs until `tasks` tasks have finished, or for `limit` of simulated time; true if they have.
+    pub fn run_until_finished(&mut self, tasks: usize, limit: Duration) -> bool {
+        let (model, until) = (self.model.clone(), self.sim.now_ns() + limit.as_nanos() as u64);
+        self.sim.run_until_done(until, || {
+            let model = model.borrow();
+            model.finished >= tasks || !model.faults.is_empty()
+        })
+    }
+
+    fn add_program(&mut self, name: &str, tasks: impl Fn(u64, Handle, crate::Clock) -> Vec<Task> + 'static) {
+        let admin = EntityName::new(EntityKind::CLIENT, "admin");
+        let config = MonClientConfig::new(admin.clone(), self.ids.key(&admin), vec![self.mon_addrs.clone()]);
+        let id = self.sim.add(name, 0, 0, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
+            let seed = boot.seed;
+            Box::new(Program::new(config.clone(), boot.nonce, seed, |handle, clock| tasks(seed, handle, clock)))
+        });
+        self.sim.start(id);
+        self.programs.push(id);
+    }
+
+    /// A program that does what an operator would: registers the OSDs and makes the pool.
+    fn add_setup(&mut self, plan: &Plan) {
+        let (model, ids, plan) = (self.model.clone(), self.ids.clone(), plan.clone());
+        self.add_program("operator", move |_, handle, clock| {
+            let (model, ids, plan) = (model.clone(), ids.clone(), plan.clone());
+            vec![Box::pin(async move {
+                for (n, uuid) in ids.osd_uuids.iter().enumerate() {
+                    let secret = format!("{{\"cephx_secret\": \"{}\"}}", ids.key(&osd_name(n)));
+                    command(&handle, &clock, &format!(r#"{{"prefix": "osd new", "uuid": "{uuid}", "id": {n}}}"#), &secret).await;
+                }
+                let (pgs, size) = (plan.pgs, plan.size);
+                let create = format!(
+                    r#"{{"prefix": "osd pool create", "pool": "{POOL}", "pg_num": {pgs}, "pgp_num": {pgs}, "size": {size}, "pg_num_min": 1}}"#
+                );
+                command(&handle, &clock, &create, "").await;
+                let min_size = format!(
+                    r#"{{"prefix": "osd pool set", "pool": "{POOL}", "var": "min_size", "val": "{}"}}"#,
+                    plan.min_size
+                );
+                command(&handle, &clock, &min_size, "").await;
+                model.borrow_mut().finished += 1;
+            })]
+        });
+    }
+}
+
+/// Runs a command until it succeeds.
+async fn command(handle: &Handle, clock: &crate::Clock, json: &str, input: &str) {
+    loop {
+        let reply = handle.mon_command(json, Bytes::copy_from_slice(input.as_bytes())).await;
+        match reply {
+            Ok(reply) if reply.result >= 0 || reply.result == Errno::EEXIST.wire() => return,
+            Ok(reply) => eprintln!("{json}: {} {}", reply.result, reply.status),
+            Err(errno) => eprintln!("{json}: {errno}"),
+        }
+        clock.sleep(Duration::from_secs(1)).await;
+    }
+}
+
+fn add_mon(sim: &mut Sim, ids: &Rc<Identity>, plan: &Plan) -> HostId {
+    let options = BTreeMap::from([("mon_osd_down_out_interval".to_owned(), plan.out_after_s.to_string())]);
+    let id = sim.add("mon.a", MON_PORT, DISK_BYTES, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
+        let env = mon::Env {
+            name: "a".into(),
+            addrs: AddrVec(vec![EntityAddr::msgr2(boot.addr, 0)]),
+            hostname: "host-mon".into(),
+            options: options.clone(),
+            metadata: BTreeMap::new(),
+            boot: boot.seed,
+        };
+        Box::new(MonNode::new(env, boot.disk.kv(), boot.now, boot.seed).expect("a monitor opens what it wrote"))
+    });
+    let mut map = MonMap::new(ids.fsid, Utime { sec: 1_763_000_000, nsec: 0 });
+    map.add("a", AddrVec(vec![EntityAddr::msgr2(sim.addr(id), 0)]));
+    mon::mkfs(&mut sim.disk(id).kv(), "a", &map, &ids.keyring).expect("an empty disk can be formatted");
+    id
+}
+
+fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &AddrVec, log_entries_max: usize) -> HostId {
+    let (own, mon_addrs) = (ids.clone(), mon_addrs.clone());
+    let whoami = n as i32;
+    let id = sim.add(&format!("osd.{n}"), OSD_PORT, DISK_BYTES, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
+        let mut rng = ChaCha8Rng::seed_from_u64(boot.seed);
+        let store = Store::mount(boot.disk.dev(), boot.disk.kv(), StoreConfig::default(), own.fsid, whoami);
+        let name = osd_name(n);
+        let addrs = AddrVec(vec![EntityAddr::msgr2(boot.addr, boot.nonce)]);
+        let location = [("root", "default".to_owned()), ("host", format!("host-{n}"))];
+        let osd = osd::OsdConfig {
+            whoami: OsdId(whoami),
+            fsid: own.fsid,
+            uuid: own.osd_uuids[n],
+            addrs: addrs.clone(),
+            cluster_addrs: addrs,
+            metadata: BTreeMap::new(),
+            device_class: "ssd".into(),
+            crush_location: location.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
+            limits: Default::default(),
+            log_entries_max,
+            options: None,
+        };
+        let mon = MonClientConfig::new(name.clone(), own.key(&name), vec![mon_addrs.clone()]);
+        let store = store.expect("an OSD mounts what it wrote");
+        Box::new(OsdNode::new(OsdNodeConfig { osd, mon }, store, boot.now, rng.random()).expect("an OSD loads what it wrote"))
+    });
+    let disk = sim.disk(id);
+    Store::mkfs(&mut disk.dev(), &mut disk.kv(), ids.fsid, ids.osd_uuids[n], whoami).expect("an empty disk can be formatted");
+    id
+}
