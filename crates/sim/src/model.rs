@@ -62,10 +62,11 @@ impl Model {
         let object = self.objects.get(name).cloned().unwrap_or_default();
         let allowed = std::iter::once(&object.acked).chain(&object.under_way);
         if !allowed.into_iter().any(|content| content.as_deref() == found) {
+            let gap = difference(object.acked.as_deref().unwrap_or_default(), found.unwrap_or_default());
             let told = |c: Option<&[u8]>| c.map(|c| (c.len(), crc32c::crc32c(c), c.first().copied()));
             let (acked, under_way) = (told(object.acked.as_deref()), object.under_way.map(|c| told(c.as_deref())));
             let found = told(found);
-            self.faults.push(format!("{name} holds {found:?}, acknowledged {acked:?}, under way {under_way:?}"));
+            self.faults.push(format!("{name} holds {found:?}, acknowledged {acked:?}, under way {under_way:?}; {gap}"));
         }
     }
 
@@ -73,6 +74,16 @@ impl Model {
     pub fn fault(&mut self, what: String) {
         self.faults.push(what);
     }
+}
+
+/// Where two contents differ, first to last byte, and whether the found one has zeros there.
+fn difference(expected: &[u8], found: &[u8]) -> String {
+    let differs = |i: &usize| expected.get(*i) != found.get(*i);
+    let all = 0..expected.len().max(found.len());
+    let (Some(first), Some(last)) = (all.clone().find(differs), all.rev().find(differs)) else { return "no byte differs".into() };
+    let there = found.get(first..=last.min(found.len().saturating_sub(1))).unwrap_or_default();
+    let zeros = there.iter().filter(|b| **b == 0).count();
+    format!("bytes {first}..={last} differ, {zeros} of {} found are zero", there.len())
 }
 
 #[cfg(test)]
