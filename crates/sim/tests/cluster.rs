@@ -2,7 +2,10 @@
 
 use rand::Rng;
 use sim::{Cluster, HostId, Plan, Tunables, Workload};
+use std::collections::BTreeMap;
 use std::time::Duration;
+use store::{ReadFlags, ReadId, Store, StoreConfig, StoreEvent};
+use types::HObject;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -121,6 +124,43 @@ fn check_stores(cluster: &mut Cluster) {
     }
 }
 
+/// What every disk holds of every object, by blocks, where copies differ; for whoever replays a seed that failed.
+fn compare_copies(cluster: &mut Cluster) {
+    let mut found: BTreeMap<String, BTreeMap<usize, Vec<u32>>> = BTreeMap::new();
+    for (n, osd) in cluster.osds.clone().into_iter().enumerate() {
+        cluster.sim.crash(osd, false);
+        let disk = cluster.sim.disk(osd);
+        let info = store::probe(&disk.kv()).expect("readable").expect("formatted");
+        let mut s = Store::mount(disk.dev(), disk.kv(), StoreConfig::default(), info.fsid, info.whoami).expect("mounts");
+        for (coll, _) in s.collections() {
+            for object in s.list(coll, &HObject::min(), &HObject::max(), 1000).map(|(o, _)| o).unwrap_or_default() {
+                s.read(ReadId(1), coll, &object, 0, 1 << 20, ReadFlags::default());
+                let data = loop {
+                    match s.poll_event() {
+                        Some(StoreEvent::ReadDone { result, .. }) => break result,
+                        Some(_) => {}
+                        None => disk.pending().into_iter().for_each(|(id, _)| s.handle_io(Default::default(), id, disk.complete(id))),
+                    }
+                };
+                let data = data.map(|d| format!("{d:?}").into_bytes()).unwrap_or_default();
+                let blocks = data.chunks(4096).map(crc32c_of).collect();
+                found.entry(format!("{coll} {:?}", object.name)).or_default().insert(n, blocks);
+            }
+        }
+    }
+    for (object, copies) in found {
+        let mut all = copies.values();
+        let first = all.next();
+        if all.any(|c| Some(c) != first) {
+            eprintln!("copies of {object} differ: {copies:x?}");
+        }
+    }
+}
+
+fn crc32c_of(data: &[u8]) -> u32 {
+    data.iter().fold(0u32, |h, b| h.rotate_left(5) ^ u32::from(*b).wrapping_mul(0x9e37_79b9))
+}
+
 /// Asks around, for whoever replays a seed that failed.
 fn examine(cluster: &mut Cluster) {
     cluster.sim.log.verbose = false;
@@ -167,6 +207,7 @@ fn run(seed: u64, rounds: usize) -> Outcome {
     check_stores(&mut cluster);
     if std::env::var("SEED").is_ok() && !cluster.model.borrow().faults.is_empty() {
         examine(&mut cluster);
+        compare_copies(&mut cluster);
     }
     let model = cluster.model.borrow();
     Outcome {
