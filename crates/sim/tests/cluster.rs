@@ -244,7 +244,7 @@ fn unsolved_seeds() {
 #[test]
 fn what_was_acknowledged_survives_crashes_cuts_and_partitions() {
     let (mut events, mut seconds, mut bad) = (0, 0, Vec::new());
-    for seed in seeds(200).filter(|s| env("SEED").is_some() || !UNSOLVED.contains(s)) {
+    for seed in seeds(100).filter(|s| env("SEED").is_some() || !UNSOLVED.contains(s)) {
         let outcome = run(seed, 12);
         (events, seconds) = (events + outcome.events, seconds + outcome.seconds);
         if !outcome.faults.is_empty() {
