@@ -8,6 +8,7 @@ use crate::reply::{Outcome, Reply};
 use crate::services::log::AUDIT;
 use crate::session::SessionId;
 use admin::socket::{self, Request};
+use bytes::Bytes;
 use denc::BString;
 use store::Kv;
 use types::msg::mon::{MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe};
@@ -145,13 +146,13 @@ impl<K: Kv> Mon<K> {
         reply
     }
 
-    /// Answers one request of the admin socket, with or without its terminator: the bytes to send back. Whoever can
-    /// open the socket may do everything.
-    pub fn handle_admin(&mut self, now: Now, request: &[u8]) -> Vec<u8> {
+    /// Answers one request of the admin socket, with or without its terminator: the reply without its length,
+    /// which whoever holds the socket writes. Whoever can open the socket may do everything.
+    pub fn handle_admin(&mut self, now: Now, request: &[u8]) -> Bytes {
         let whole = [request, b"\0"].concat();
         let reply = match socket::request(&whole) {
-            Request::Version => return socket::reply(&admin::command::Reply::output(socket::VERSION)),
-            Request::Command(Err(e)) => return socket::reply(&e.into()),
+            Request::Version => return Bytes::from_static(socket::VERSION.as_bytes()),
+            Request::Command(Err(e)) => Reply::err(e.errno, e.status),
             Request::Incomplete => Reply::err(Errno::EINVAL, "invalid json"),
             Request::Command(Ok(command)) => {
                 let end = whole.iter().position(|b| *b == 0 || *b == b'\n').unwrap_or(0);
@@ -164,7 +165,8 @@ impl<K: Kv> Mon<K> {
             }
         };
         self.settle(now);
-        socket::reply(&admin::command::Reply { result: reply.result, status: reply.status, output: reply.data.to_vec() })
+        let reply = admin::command::Reply { result: reply.result, status: reply.status, output: reply.data.to_vec() };
+        Bytes::from(socket::reply(&reply)).slice(4..)
     }
 
     /// Runs `f` with everything a command may use. Changes waiting for the osdmap become an epoch first.

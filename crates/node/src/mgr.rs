@@ -271,7 +271,8 @@ impl MgrNode {
             socket::Request::Command(Err(e)) => e.into(),
             socket::Request::Incomplete => CommandError::invalid("invalid json").into(),
         };
-        world.admin_reply(id, socket::reply(&reply).into());
+        // The world writes the length itself.
+        world.admin_reply(id, Bytes::from(socket::reply(&reply)).slice(4..));
     }
 
     fn timers<W: World>(&mut self, world: &W) {

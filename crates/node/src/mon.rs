@@ -102,7 +102,7 @@ impl<W: World, K: Kv> Node<W> for MonNode<K> {
             Some(Input::Stop) => self.stopped = Some(0),
             Some(Input::Admin { id, request }) => {
                 let reply = self.mon.handle_admin(now, &request);
-                world.admin_reply(id, reply.into());
+                world.admin_reply(id, reply);
             }
             _ => {}
         }
