@@ -7,6 +7,7 @@ POOL = "clients"
 @test
 def make_pool(c):
     c.ceph("config", "set", "mon", "mon_allow_pool_delete", "true")
+    c.ceph("osd", "pool", "rm", POOL, POOL, "--yes-i-really-really-mean-it")
     c.ceph("osd", "pool", "create", POOL, "16")
     c.ceph("osd", "pool", "application", "enable", POOL, "rados")
     check(POOL in c.rados("lspools")[0].split(), "lspools")

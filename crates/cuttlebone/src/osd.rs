@@ -145,7 +145,7 @@ fn node_config(config: &DaemonConfig, home: &Home, bound: std::net::SocketAddr, 
         uuid: home.read("fsid")?.parse().context("osd_data/fsid")?,
         addrs: addrs.clone(),
         cluster_addrs: addrs,
-        metadata: metadata(config, home, class),
+        metadata: metadata(config, home, class, bound),
         device_class: class.to_owned(),
         crush_location: crush_location(config),
         limits: osd::ops::Limits::default(),
@@ -155,8 +155,12 @@ fn node_config(config: &DaemonConfig, home: &Home, bound: std::net::SocketAddr, 
     Ok(OsdNodeConfig { osd, mon })
 }
 
-fn metadata(config: &DaemonConfig, home: &Home, class: &str) -> BTreeMap<String, String> {
+fn metadata(config: &DaemonConfig, home: &Home, class: &str, bound: std::net::SocketAddr) -> BTreeMap<String, String> {
     let mut out = crate::metadata::of_host(config.host());
+    // One port serves clients, other OSDs and heartbeats.
+    for key in ["front_addr", "back_addr", "hb_front_addr", "hb_back_addr"] {
+        out.insert(key.to_owned(), format!("[v2:{bound}/{}]", std::process::id()));
+    }
     let rotational = if class == "hdd" { "1" } else { "0" };
     let facts = [
         ("osd_data", home.dir.display().to_string()),

@@ -69,7 +69,7 @@ const MON: &[Row] = &[
     ("config generate-minimal-conf", "print the least ceph.conf a client needs", 0),
     ("config get who:String key:String?", "show the options in force for an entity, or one of them", 0),
     ("config help key:String", "describe an option", 0),
-    ("config log num:Int", "show the latest changes of options", 0),
+    ("config log num:Int?", "show the latest changes of options", 0),
     ("config ls", "list all options by name", 0),
     ("config reset num:Int[0]", "undo every change since a version of the log", 0),
     ("config rm who:String name:String", "forget an option's value for a section or entity", 0),
