@@ -74,7 +74,10 @@ impl PidFile {
 }
 impl Drop for PidFile {
     fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
+        // Another daemon may have made the directory anew meanwhile: its file stays.
+        if fs::read_to_string(&self.0).is_ok_and(|t| t.trim() == std::process::id().to_string()) {
+            let _ = fs::remove_file(&self.0);
+        }
     }
 }
 
