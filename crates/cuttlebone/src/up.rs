@@ -303,14 +303,15 @@ auth service required = cephx
 auth client required = cephx
 keyring = {dir}/keyring
 run dir = {dir}/run
-admin socket = {dir}/run/$cluster-$name.asok
 pid file = {dir}/run/$name.pid
 log file = {dir}/log/$name.log
 # One machine: copies go to different OSDs, not to different hosts.
 osd crush chooseleaf type = 0
 [mon.a]
 mon data = {dir}/mon.a
+admin socket = {dir}/run/$cluster-$name.asok
 [osd]
+admin socket = {dir}/run/$cluster-$name.asok
 osd data = {dir}/osd.$id
 keyring = {dir}/osd.$id/keyring
 bluestore block size = {size}
