@@ -29,7 +29,6 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("osd_crush_initial_weight", Float, Advanced, "-1", "weight of a new OSD; negative for its size in TiB").runtime(),
     opt("osd_class_update_on_start", Bool, Advanced, "true", "an OSD sets its device class when it boots").runtime(),
     opt("osd_max_object_size", Size, Advanced, "134217728", "most bytes of an object").runtime().effective(),
-    opt("osd_max_write_op_reply_len", Size, Advanced, "64", "most bytes that operations of a write may return").runtime().effective(),
     opt("osd_max_object_name_len", Uint, Advanced, "2048", "most bytes of an object's name").runtime().effective(),
     opt("osd_max_object_namespace_len", Uint, Advanced, "256", "most bytes of a namespace").runtime().effective(),
     opt("osd_max_attr_name_len", Uint, Advanced, "100", "most bytes of an xattr's name").runtime().effective(),
