@@ -30,7 +30,9 @@ pub fn run<D: Daemon>(called: &str, kind: EntityKind, args: &[String]) -> Result
         return Ok(ExitCode::SUCCESS);
     }
     let Some(id) = &flags.id else { bail!("which one? Give -i ID (ceph-mon -i a, ceph-osd -i 0)") };
-    let config = DaemonConfig::load(kind, id, flags.conf.as_deref(), &flags.overrides)?;
+    let keyring = flags.keyring.iter().map(|path| ("keyring".to_owned(), path.display().to_string()));
+    let overrides: Vec<(String, String)> = flags.overrides.iter().cloned().chain(keyring).collect();
+    let config = DaemonConfig::load(kind, id, flags.conf.as_deref(), &overrides)?;
     if flags.mkfs {
         D::mkfs(&config, &flags)?;
         return Ok(ExitCode::SUCCESS);
