@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/release/cuttlebone
 
-.PHONY: up down build deps test unit clients restart fuzz lint test-clients bench clean-run
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart fuzz dencoder msgr-stock test-clients bench
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -34,17 +34,44 @@ unit: deps
 clients: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/run.py
 
+# The native client's checks against ours; `make checks-stock` runs the same against stock Pacific and Tentacle.
+checks: build
+	tests/clients/on_fresh_cluster $(BIN) tests/clients/native_checks.py --bin $(BIN)
+
+checks-stock: build
+	tests/clients/native_checks.py --bin $(BIN) --peer pacific
+	tests/clients/native_checks.py --bin $(BIN) --peer tentacle
+
+# A deployment script for stock daemons, with ours under their names.
+script: build
+	tests/clients/stock_script.py --bin $(BIN)
+
 restart: build
+	tests/clients/on_fresh_cluster $(BIN) tests/clients/health_after_crash.py --bin $(BIN)
+	tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_one.py --bin $(BIN)
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_all.py --bin $(BIN)
 
 fuzz: deps
 	scripts/fuzz-short
 
-test: unit clients restart
+test: lint unit clients checks script wrong restart fuzz
+
+# What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
+dencoder: deps
+	scripts/dencoder-root $(CACHE)/root-dencoder
+	CUTTLEBONE_DENCODER_ROOT=$(CACHE)/root-dencoder $(CARGO) test --release -p types --test dencoder
+
+# Our messenger against a stock monitor and a stock OSD.
+msgr-stock: deps
+	scripts/msgr-stock $(CARGO)
+
+# Wrong input, full disks, strangers and damaged stores against real processes.
+wrong: build
+	tests/clients/wrong_input.py --bin $(BIN)
 
 # The same client tests with Reef and Tentacle clients, each in a directory of its own made with debootstrap.
 test-clients: build
 	tests/clients/generations $(BIN)
 
 bench: build
-	bench/side_by_side.py --bin $(BIN) --peer $(or $(PEER),pacific)
+	bench/side_by_side.py --bin $(BIN) --peer $(or $(PEER),pacific) $(if $(QUICK),--quick)

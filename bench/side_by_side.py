@@ -1,14 +1,16 @@
 #!/usr/bin/python3
 """Cuttlebone and stock Ceph, three OSDs each on the same disk, under the same stock `rados bench` in turns.
 
-    side_by_side.py --bin target/release/cuttlebone [--peer pacific|reef|tentacle|none] [--seconds 10] [--rounds 3] [--dir DIR]
+    side_by_side.py --bin target/release/cuttlebone [--peer pacific|reef|tentacle|none] [--seconds 10] [--rounds 3] [--quick] [--dir DIR]
 
 The newer two peers run from a root directory that scripts/client-root makes (a few minutes, 1 GB). Prints one table:
 medians over the rounds, and the ratio to stock of each figure. Daemon CPU is user + system time of every daemon of
-the cluster, monitor included, divided by the operations the client counted.
+the cluster, monitor included, divided by the operations the client counted. Who is measured first changes from round
+to round; large objects are removed after each, so that neither disk fills.
 """
 import argparse, os, re, shutil, statistics, subprocess, sys, tempfile, time
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
+from harness import Client
 from stock_cluster import StockCluster, read_pids
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -19,13 +21,18 @@ LOADS = [("4 KiB write, depth 1", "write", 4096, 1), ("4 KiB write, depth 16", "
          ("4 MiB write, depth 16", "write", 4 << 20, 16), ("4 MiB read, depth 16", "rand", 4 << 20, 16)]
 
 class Ours:
-    def __init__(self, bin, dir, port):
-        self.bin, self.outside, self.port = bin, dir, port
+    def __init__(self, bin, dir, port, root):
+        self.bin, self.outside, self.port, self.root = bin, dir, port, root
         self.conf = dir + "/ceph.conf"
+        self.client = None
 
     def start(self):
         begin = time.monotonic()
         subprocess.run([self.bin, "up", "--dir", self.outside, "--size", "10G", "--port", str(self.port)], check=True, stdout=subprocess.DEVNULL)
+        if self.root:
+            # The other root's client needs ceph.conf and keyring where it can see them.
+            self.client = Client(self.conf, self.root)
+            self.conf = self.client.conf
         return time.monotonic() - begin
 
     def pids(self):
@@ -33,7 +40,14 @@ class Ours:
 
     def stop(self):
         subprocess.run([self.bin, "down", "--dir", self.outside], stdout=subprocess.DEVNULL)
+        if self.client:
+            self.client.close()
         shutil.rmtree(self.outside, ignore_errors=True)
+
+def tool(cluster, name, *args):
+    """Runs a stock tool of the peer's generation against a cluster: the same for both."""
+    inside = ["chroot", cluster.root] if cluster.root else []
+    return subprocess.run([*inside, name, "-c", cluster.conf, *args], capture_output=True, text=True)
 
 def cpu_seconds(pids):
     total = 0
@@ -42,25 +56,30 @@ def cpu_seconds(pids):
         total += int(fields[11]) + int(fields[12])
     return total / TICK
 
-def rss_mb(pids):
-    """Largest resident set of an OSD, MB."""
+def rss_mb(pids, field="VmRSS"):
+    """Largest resident set of an OSD, MB; with VmHWM the largest it ever was."""
     sizes = [0]
     for name, pid in pids.items():
         if name.startswith("osd"):
-            sizes.append(int(re.search(r"VmRSS:\s+(\d+)", open("/proc/%d/status" % pid).read()).group(1)) * 1024 / 1e6)
+            sizes.append(int(re.search(field + r":\s+(\d+)", open("/proc/%d/status" % pid).read()).group(1)) * 1024 / 1e6)
     return max(sizes)
 
+def idle_percent(clusters, seconds):
+    """Share of a core that all daemons of each cluster use together while nobody asks for anything."""
+    before = {name: cpu_seconds(c.pids()) for name, c in clusters.items()}
+    time.sleep(seconds)
+    return {name: (cpu_seconds(c.pids()) - before[name]) / seconds * 100 for name, c in clusters.items()}
+
 def bench(cluster, pool, mode, size, depth, seconds):
-    """One run of rados bench with this machine's client; a dict of its figures."""
-    base = ["rados", "-c", cluster.outside + "/ceph.conf", "-p", pool, "bench"]
-    args = [str(seconds), mode, "-t", str(depth)]
+    """One run of rados bench; a dict of its figures."""
+    args = ["-p", pool, "bench", str(seconds), mode, "-t", str(depth)]
     if mode == "write":
         args += ["-b", str(size), "--no-cleanup", "--run-name", "d%d" % size]
     else:
         args += ["--run-name", "d%d" % size]
     pids = cluster.pids()
     before = cpu_seconds(pids)
-    p = subprocess.run(base + args, capture_output=True, text=True)
+    p = tool(cluster, "rados", *args)
     cpu = cpu_seconds(pids) - before
     if p.returncode:
         raise RuntimeError(p.stdout[-500:] + p.stderr[-500:])
@@ -73,7 +92,9 @@ def bench(cluster, pool, mode, size, depth, seconds):
 def percentile(cluster, pool, size, depth, mode, seconds):
     """p99 latency in ms, from the bindings: rados bench does not print one."""
     op = "write" if mode == "write" else "read"
-    p = subprocess.run([HERE + "/percentiles.py", cluster.outside + "/ceph.conf", pool, op, str(size), str(depth), str(seconds)], capture_output=True, text=True)
+    argv = ["python3", "-", cluster.conf, pool, op, str(size), str(depth), str(seconds)]
+    inside = ["chroot", cluster.root] if cluster.root else []
+    p = subprocess.run(inside + argv, input=open(HERE + "/percentiles.py").read(), capture_output=True, text=True)
     return float(p.stdout) if p.returncode == 0 else float("nan")
 
 def main():
@@ -82,15 +103,19 @@ def main():
     ap.add_argument("--peer", default="pacific", choices=["pacific", "reef", "tentacle", "none"])
     ap.add_argument("--seconds", type=int, default=10)
     ap.add_argument("--rounds", type=int, default=3)
+    ap.add_argument("--quick", action="store_true", help="one round of four seconds a run")
     ap.add_argument("--dir", default=tempfile.gettempdir())
     ap.add_argument("--only", help="loads whose name contains this")
     a = ap.parse_args()
+    if a.quick:
+        a.seconds, a.rounds = 4, 1
+    os.makedirs(a.dir, exist_ok=True)
     base = tempfile.mkdtemp(prefix="cuttlebone-bench.", dir=a.dir)
     root = None
     if a.peer in ("reef", "tentacle"):
         root = os.path.expanduser("~/.cache/cuttlebone/root-%s" % a.peer)
         subprocess.run([HERE + "/../scripts/client-root", a.peer, root, "--daemons"], check=True)
-    clusters = {"cuttlebone": Ours(os.path.realpath(a.bin), base + "/ours", 16300)}
+    clusters = {"cuttlebone": Ours(os.path.realpath(a.bin), base + "/ours", 16300, root)}
     if a.peer != "none":
         inside = "/tmp/" + os.path.basename(base) if root else base + "/stock"
         clusters["stock"] = StockCluster(inside, root)
@@ -99,20 +124,28 @@ def main():
         for name, cluster in clusters.items():
             print("%s: up after %.1f s" % (name, cluster.start()), flush=True)
             for cmd in (["osd", "pool", "create", "bench", "64", "64"], ["osd", "pool", "application", "enable", "bench", "rados"]):
-                subprocess.run(["ceph", "-c", cluster.outside + "/ceph.conf", *cmd], check=True, capture_output=True)
+                p = tool(cluster, "ceph", *cmd)
+                if p.returncode:
+                    raise RuntimeError(p.stderr[-500:])
         time.sleep(5)
         for round in range(a.rounds):
             for load, mode, size, depth in LOADS:
                 if a.only and a.only not in load:
                     continue
-                for name, cluster in clusters.items():
+                order = list(clusters.items())
+                for name, cluster in order if round % 2 == 0 else order[::-1]:
                     r = bench(cluster, "bench", mode, size, depth, a.seconds)
                     r["p99 ms"] = percentile(cluster, "bench", size, depth, mode, max(3, a.seconds // 3))
                     results.setdefault(load, {}).setdefault(name, []).append(r)
                     print("round %d  %-22s %-10s %s" % (round + 1, load, name, "  ".join("%s %.4g" % kv for kv in r.items())), flush=True)
+            for cluster in clusters.values():
+                tool(cluster, "rados", "-p", "bench", "cleanup", "--run-name", "d%d" % (4 << 20))
         report(results)
-        for name, cluster in clusters.items():
-            print("%s: %.0f MB resident per OSD (largest)" % (name, rss_mb(cluster.pids())))
+        resident = {name: (rss_mb(c.pids()), rss_mb(c.pids(), "VmHWM")) for name, c in clusters.items()}
+        time.sleep(5)
+        idle = idle_percent(clusters, 5 if a.quick else 30)
+        for name in clusters:
+            print("%s: %.0f MB resident per OSD (the largest; %.0f at its height), %.2f%% of a core when idle" % (name, *resident[name], idle[name]))
     finally:
         for cluster in clusters.values():
             cluster.stop()

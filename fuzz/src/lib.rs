@@ -8,6 +8,7 @@
 mod auths;
 mod connections;
 mod decoders;
+mod objects;
 mod texts;
 
 /// A function to fuzz.
@@ -36,5 +37,10 @@ pub const TARGETS: &[Target] = &[
     Target { name: "caps", run: texts::caps, seeds: texts::caps_seeds },
     Target { name: "keyring", run: texts::keyring, seeds: texts::keyring_seeds },
     Target { name: "admin_socket", run: texts::admin_socket, seeds: texts::admin_socket_seeds },
+    Target { name: "conf", run: texts::conf, seeds: texts::conf_seeds },
+    Target { name: "object_ops", run: objects::operations, seeds: objects::operation_seeds },
+    Target { name: "object_listing", run: objects::listing, seeds: objects::listing_seeds },
+    Target { name: "store_records", run: objects::records, seeds: objects::record_seeds },
+    Target { name: "transaction", run: objects::transaction, seeds: objects::transaction_seeds },
     Target { name: "command", run: texts::command, seeds: texts::command_seeds },
 ];

@@ -1,8 +1,10 @@
-//! What people and tools type: capabilities, keyrings, commands.
+//! What people and tools type: capabilities, keyrings, ceph.conf, commands.
 
 use admin::command::{Command, Signature};
+use admin::conf::{Conf, MetaVars, expand};
 use auth::{Keyring, caps};
 use crush::CrushMap;
+use types::{EntityKind, EntityName};
 
 fn text(data: &[u8]) -> Option<&str> {
     std::str::from_utf8(data).ok()
@@ -37,6 +39,22 @@ pub fn keyring(data: &[u8]) {
 
 pub fn keyring_seeds() -> Vec<Vec<u8>> {
     bytes(&["# c\n[client.admin]\n\tkey = AQDXxxxxAAAAABAAxxxxxxxxxxxxxxxxxxxxxx==\n\tcaps mon = \"allow *\"\n"])
+}
+
+pub fn conf(data: &[u8]) {
+    let Some(Ok(conf)) = text(data).map(Conf::parse) else { return };
+    let name = EntityName::new(EntityKind::OSD, "0");
+    let vars = MetaVars { cluster: "ceph".into(), name: name.clone(), host: "h".into(), pid: 1 };
+    for value in conf.options(&name).values() {
+        expand(value, &vars, &|option| conf.get(&name, option).map(str::to_owned));
+    }
+}
+
+pub fn conf_seeds() -> Vec<Vec<u8>> {
+    bytes(&[
+        "# c\n[global]\nfsid = 7c0a\nmon host = [v2:127.0.0.1:3300]\nlog file = $run_dir/${cluster}-$name.log\nrun dir = /x\n",
+        "[osd.0]\n\tosd-data=\"/a b\" ; c\nlong = 1 \\\n 2\n",
+    ])
 }
 
 pub fn admin_socket(data: &[u8]) {

@@ -156,3 +156,17 @@ def forbidden_data(c):
     match(r"\(1\) Operation not permitted", c.rados(*me, "-p", POOL, "-N", "open", "put", "seen", c.path("in"), rc=1)[1])
     match(r"\(1\) Operation not permitted", c.rados(*me, "-p", POOL, "get", "src", c.path("out"), rc=1)[1])
     c.ceph("auth", "rm", "client.ns")
+
+@test
+def keys_as_this_client_makes_them(c):
+    # aes up to Squid, aes256k from Tentacle on.
+    key = c.run("ceph-authtool", "--gen-print-key")[0].strip()
+    caps = '\tcaps mon = "allow r"\n\tcaps osd = "allow rw pool=%s"\n' % POOL
+    open(c.work + "/own.keyring", "w").write("[client.own]\n\tkey = %s\n%s" % (key, caps))
+    c.ceph("auth", "import", "-i", c.path("own.keyring"))
+    equal(c.ceph("auth", "get-key", "client.own")[0].strip(), key, "the key")
+    me = ["-n", "client.own", "--keyring", c.path("own.keyring")]
+    c.rados(*me, "-p", POOL, "put", "own", c.path("in"))
+    c.rados(*me, "-p", POOL, "get", "own", c.path("out"))
+    equal(open(c.work + "/out", "rb").read(), b"x", "what was stored")
+    c.ceph("auth", "rm", "client.own")

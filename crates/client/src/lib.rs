@@ -17,7 +17,7 @@ pub mod objecter;
 
 pub use crate::core::Client;
 pub use handle::{CommandReply, Handle, Usage, Watch};
-pub use io::{IoCtx, Watcher};
+pub use io::{IoCtx, Omap, Watcher};
 pub use listing::ListEntry;
 pub use objecter::{Objecter, ObjecterEvent, OpReply, OpRequest, WatchEvent};
 pub use mon::{MonClient, MonClientConfig, MonClientEvent};

@@ -4,6 +4,7 @@ use crate::config::DaemonConfig;
 use crate::session::Session;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
+use client::CommandReply;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
@@ -26,7 +27,16 @@ impl AdminClient {
     /// nobody answered in time.
     pub fn command(&self, json: Value, input: &[u8]) -> Result<Bytes> {
         let what = json["prefix"].as_str().unwrap_or_default().to_owned();
-        let asked = self.session.handle.mon_command(json.to_string(), Bytes::copy_from_slice(input));
+        self.ask(what, self.session.handle.mon_command(json.to_string(), Bytes::copy_from_slice(input)))
+    }
+
+    /// The same of the active manager; waits for one.
+    pub fn mgr_command(&self, json: Value) -> Result<Bytes> {
+        let what = json["prefix"].as_str().unwrap_or_default().to_owned();
+        self.ask(what, self.session.handle.mgr_command(json.to_string(), Bytes::new(), false))
+    }
+
+    fn ask(&self, what: String, asked: impl Future<Output = Result<CommandReply, Errno>>) -> Result<Bytes> {
         let answered = self.session.block_on_for(asked, self.patience);
         let reply = answered.with_context(|| format!("{what}: no answer within {} s", self.patience.as_secs()))?;
         let reply = reply.with_context(|| what.clone())?;

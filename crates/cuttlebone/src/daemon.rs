@@ -26,13 +26,16 @@ pub fn run<D: Daemon>(called: &str, kind: EntityKind, args: &[String]) -> Result
         return Ok(ExitCode::SUCCESS);
     }
     if flags.version {
-        println!("cuttlebone version {} (answers clients as Ceph pacific 16.2)", env!("CARGO_PKG_VERSION"));
+        println!("{}", version());
         return Ok(ExitCode::SUCCESS);
     }
     let Some(id) = &flags.id else { bail!("which one? Give -i ID (ceph-mon -i a, ceph-osd -i 0)") };
     let keyring = flags.keyring.iter().map(|path| ("keyring".to_owned(), path.display().to_string()));
     let overrides: Vec<(String, String)> = flags.overrides.iter().cloned().chain(keyring).collect();
     let config = DaemonConfig::load(kind, id, flags.conf.as_deref(), &overrides)?;
+    if let Some((option, _)) = overrides.iter().find(|(option, _)| matches!(option.as_str(), "setuser" | "setgroup")) {
+        eprintln!("--{option} changes nothing here: the daemon runs as whoever starts it");
+    }
     if flags.mkfs {
         D::mkfs(&config, &flags)?;
         return Ok(ExitCode::SUCCESS);
@@ -52,6 +55,11 @@ pub fn run<D: Daemon>(called: &str, kind: EntityKind, args: &[String]) -> Result
         Ok(())
     })?;
     Ok(ExitCode::from(code.clamp(0, 255) as u8))
+}
+
+/// What `--version` says.
+pub fn version() -> String {
+    format!("cuttlebone version {} (answers clients as Ceph pacific 16.2)", env!("CARGO_PKG_VERSION"))
 }
 
 /// A daemon in the background runs in `/`: what was said relative to here is made absolute.

@@ -1,4 +1,4 @@
-//! The front door: `cuttlebone up|down|status|mon|osd|rados`, and `ceph-mon`, `ceph-osd` by the name it is called with.
+//! The front door: `cuttlebone up|down|status|mon|osd|rados`, and `ceph-mon`, `ceph-osd`, `ceph-mgr` by the name it is called with.
 
 #![allow(clippy::disallowed_methods, reason = "the front door touches the world")]
 
@@ -67,6 +67,7 @@ fn main() -> ExitCode {
     let done = match called.as_str() {
         "ceph-mon" => mon::main(&called, &args[1..]),
         "ceph-osd" => osd::main(&called, &args[1..]),
+        "ceph-mgr" => mgr::main(&called, &args[1..]),
         _ => run(Cli::parse()),
     };
     match done {

@@ -1,17 +1,46 @@
 //! The manager role: a node of its own on a thread of its own, in the process of a monitor.
+//!
+//! Scripts for stock daemons start a `ceph-mgr` too: called by that name this program says where the role is, and with
+//! `-f` waits to be stopped, as whoever supervises it expects.
 
 use crate::config::DaemonConfig;
+use crate::flags::DaemonFlags;
 use crate::session::random_seed;
 use anyhow::{Context, Result};
 use auth::Keyring;
 use client::MonClientConfig;
 use io::{EventLoop, EventLoopConfig, Stopper};
 use node::{MgrNode, MgrNodeConfig};
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::ExitCode;
 use std::thread::JoinHandle;
 use types::map::MonMap;
 use types::{AddrVec, EntityAddr, EntityName};
+
+/// Runs `ceph-mgr` with these flags: there is nothing for it to do.
+pub fn main(called: &str, args: &[String]) -> Result<ExitCode> {
+    let flags = DaemonFlags::parse(args)?;
+    if flags.help {
+        println!("usage: {called} -i ID [-f]\n\n{HELP}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if flags.version {
+        println!("{}", crate::daemon::version());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let id = flags.id.context("which one? Give -i ID (ceph-mgr -i x)")?;
+    eprintln!("mgr.{id}: the manager role runs inside the monitor's process; there is nothing to start");
+    if flags.foreground {
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
+        signals.forever().next();
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+const HELP: &str = "The manager role runs inside the monitor's process. This command exists so that scripts which start
+a manager go on: it says so and ends, or with -f or -d waits until it is stopped.";
 
 /// A running manager.
 pub struct Manager {

@@ -98,7 +98,7 @@ fn kv_config(dir: &Path, create: bool) -> Result<RocksConfig> {
     if !create && !path.exists() {
         bail!("{} is not a monitor's directory (no kv in it); run --mkfs first", dir.display());
     }
-    Ok(RocksConfig::new(path, Layout::Plain))
+    Ok(RocksConfig { create, ..RocksConfig::new(path, Layout::Plain) })
 }
 
 /// The map of `--monmap`, or one made of `mon_host` and `fsid`.

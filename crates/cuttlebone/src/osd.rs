@@ -8,15 +8,20 @@ use crate::config::DaemonConfig;
 use crate::daemon::{self, Daemon, stop_on_signals};
 use crate::flags::DaemonFlags;
 use anyhow::{Context, Result, bail, ensure};
+use auth::{CryptoKey, EntityAuth, KeyKind, Keyring};
 use io::block::{Backend, FileDev, create_sparse};
 use io::kv::{Layout, RocksConfig, RocksKv};
 use io::{EventLoop, EventLoopConfig, IoSink};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use node::{OsdNode, OsdNodeConfig};
 use osd::OsdConfig;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
 use store::{BlockDev, Store, StoreConfig};
 use types::{AddrVec, EntityAddr, EntityKind, OsdId};
 use uuid::Uuid;
@@ -43,10 +48,20 @@ impl Daemon for OsdDaemon {
         }
         let (mut dev, _) = home.open_device()?;
         let (nobody, _) = std::sync::mpsc::channel();
-        let mut kv = home.open_kv(config, nobody)?;
-        Store::mkfs(&mut dev, &mut kv, fsid, uuid, home.id)?;
+        let mut kv = home.open_kv(config, true, nobody)?;
+        let uuid = match store::probe(&kv)? {
+            // An mkfs that was interrupted on its last steps.
+            Some(made) if (made.fsid, made.whoami) == (fsid, home.id) && (flags.osd_uuid.is_none() || made.osd_uuid == uuid) => made.osd_uuid,
+            _ => {
+                Store::mkfs(&mut dev, &mut kv, fsid, uuid, home.id)?;
+                uuid
+            }
+        };
         for (name, text) in [("fsid", uuid.to_string()), ("ceph_fsid", fsid.to_string()), ("whoami", home.id.to_string())] {
             fs::write(home.path(name), text + "\n")?;
+        }
+        if flags.mkkey {
+            make_key(config)?;
         }
         // Last: what is not ready is formatted again.
         fs::write(home.path("ready"), "ready\n")?;
@@ -62,7 +77,7 @@ impl Daemon for OsdDaemon {
         let mut events = EventLoop::new(EventLoopConfig { admin_socket: config.path("admin_socket")? }).context("admin socket")?;
         let (dev, device_events) = home.open_device()?;
         events.watch_device(device_events)?;
-        let kv = home.open_kv(config, events.completions())?;
+        let kv = home.open_kv(config, false, events.completions())?;
         let store_config = if dev.rotational() { StoreConfig::rotational() } else { StoreConfig::default() };
         let class = if dev.rotational() { "hdd" } else { "ssd" };
         let store = Store::mount(dev, kv, store_config, fsid, home.id)?;
@@ -79,9 +94,27 @@ impl Daemon for OsdDaemon {
         "Runs an OSD. With --mkfs formats it (osd_data) and ends:
 
   --mkfs                 makes osd_data/block of bluestore_block_size unless it is there (a file or a link to a device)
+  --mkkey                with --mkfs: makes a key too, unless the keyring has one
   --osd-uuid UUID        the uuid that `ceph osd new` was given
 "
     }
+}
+
+/// A key of our own where we look for one first; `ceph auth add osd.N -i` tells the monitors of it.
+fn make_key(config: &DaemonConfig) -> Result<()> {
+    if config.key().is_ok() {
+        return Ok(());
+    }
+    let file = config.keyrings().into_iter().next().context("keyring is set to nothing")?;
+    let mut keyring: Keyring = match fs::read_to_string(&file) {
+        Ok(text) => text.parse().with_context(|| file.clone())?,
+        Err(_) => Keyring::default(),
+    };
+    let key = CryptoKey::generate(KeyKind::Aes, io::Clock::new().now().wall, &mut ChaCha8Rng::from_seed(random_seed()));
+    keyring.entries.insert(config.name.clone(), EntityAuth { key, caps: BTreeMap::new() });
+    let writing = || format!("writing {file}");
+    let mut out = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&file).with_context(writing)?;
+    out.write_all(keyring.to_string().as_bytes()).with_context(writing)
 }
 
 /// An OSD's directory.
@@ -120,8 +153,9 @@ impl Home {
         Ok(io::block::open(&self.path("block"), Backend::Auto)?)
     }
 
-    fn open_kv(&self, config: &DaemonConfig, sink: impl IoSink + 'static) -> Result<RocksKv> {
+    fn open_kv(&self, config: &DaemonConfig, create: bool, sink: impl IoSink + 'static) -> Result<RocksKv> {
         let mut rocks = RocksConfig::new(self.path("db"), Layout::ObjectStore);
+        rocks.create = create;
         rocks.options = config.get("bluestore_rocksdb_options").unwrap_or_default();
         Ok(RocksKv::open(&rocks, sink)?)
     }

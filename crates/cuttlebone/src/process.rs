@@ -84,10 +84,15 @@ impl Drop for PidFile {
 /// The pid in a file, if that process is alive and one of our daemons.
 pub fn read_pid(path: &Path) -> Option<u32> {
     let pid: u32 = fs::read_to_string(path).ok()?.trim().parse().ok()?;
-    // Pids are used again: only a process that runs this program counts.
-    let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
-    let name = comm.trim();
-    (name.starts_with("cuttlebone") || name.starts_with("ceph-")).then_some(pid).filter(|pid| alive(*pid))
+    (is_ours(pid) && alive(pid)).then_some(pid)
+}
+
+/// Pids are used again: only a process that was started under one of our names, or runs this very program, counts.
+fn is_ours(pid: u32) -> bool {
+    let cmdline = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let called = cmdline.split(|b| *b == 0).next().and_then(|a| a.rsplit(|b| *b == b'/').next()).unwrap_or_default();
+    let same = || fs::read_link(format!("/proc/{pid}/exe")).ok().is_some_and(|exe| std::env::current_exe().is_ok_and(|me| me == exe));
+    called.starts_with(b"cuttlebone") || called.starts_with(b"ceph-") || same()
 }
 
 /// Ends a process in order, by force after `patience`. True if it is gone.
@@ -107,7 +112,18 @@ pub fn stop_pid(pid: u32, patience: Duration) -> bool {
     !alive(pid)
 }
 
+/// False also for a process that is ending: after `kill -9` it is there for some milliseconds more.
 fn alive(pid: u32) -> bool {
-    // A zombie of ours has ended too.
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|s| !s.rsplit(')').next().unwrap_or("").trim().starts_with('Z'))
+    const EXITING: u64 = 0x4;
+    const SIGKILL: u64 = 1 << 8;
+    let read = |what: &str| fs::read_to_string(format!("/proc/{pid}/{what}")).unwrap_or_default();
+    let (stat, status) = (read("stat"), read("status"));
+    // Behind the name: state, ppid, pgrp, session, tty, tpgid, flags. A zombie of ours has ended too.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let Some((state, flags)) = fields.first().zip(fields.get(6)) else { return false };
+    let pending = |line: &str| {
+        let mask = line.strip_prefix("SigPnd:").or(line.strip_prefix("ShdPnd:")).map(str::trim);
+        mask.and_then(|m| u64::from_str_radix(m, 16).ok()).is_some_and(|m| m & SIGKILL != 0)
+    };
+    !matches!(*state, "Z" | "X") && flags.parse().is_ok_and(|f: u64| f & EXITING == 0) && !status.lines().any(pending)
 }

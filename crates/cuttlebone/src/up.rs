@@ -12,8 +12,11 @@ use auth::{CryptoKey, KeyKind};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -47,8 +50,22 @@ struct Home {
 
 /// Starts what is not running; makes what is not there.
 pub fn up(args: &UpArgs) -> Result<()> {
-    let begin = Instant::now();
     let home = Home::open_or_create(args)?;
+    if !args.foreground {
+        return start_all(&home, args, &AtomicBool::new(false));
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
+    // What was started by half an `up` is stopped too.
+    let done = start_all(&home, args, &stop).and_then(|()| stay(&home, &stop));
+    let _lock = home.lock();
+    stop_all(&home).and(done)
+}
+
+fn start_all(home: &Home, args: &UpArgs, stop: &AtomicBool) -> Result<()> {
+    let begin = Instant::now();
     let _lock = home.lock()?;
     home.start_mon()?;
     let admin = AdminClient::connect(&home.conf(), PATIENCE)?;
@@ -57,13 +74,24 @@ pub fn up(args: &UpArgs) -> Result<()> {
         home.make_osd(id, &admin)?;
     }
     home.start_osds(osds)?;
-    home.await_whole(osds, &admin)?;
+    home.await_whole(osds, &admin, stop)?;
     println!("cluster in {}: 1 monitor, {osds} OSDs, up after {:.1} s", home.dir.display(), begin.elapsed().as_secs_f32());
     println!("  clients need: {} (keyring beside it)", home.conf().display());
     println!("  try:  ceph -c {} -s", home.conf().display());
-    if args.foreground {
-        wait_for_signal()?;
-        stop_all(&home)?;
+    Ok(())
+}
+
+/// Until a signal comes, or every daemon has been stopped by someone else; says who dies meanwhile.
+fn stay(home: &Home, stop: &AtomicBool) -> Result<()> {
+    println!("Ctrl-C stops it");
+    let mut running = home.running();
+    while !running.is_empty() && !stop.load(Ordering::Acquire) {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = home.running();
+        for name in running.iter().filter(|name| !now.contains(name)) {
+            eprintln!("{name} has ended; see {}/log", home.dir.display());
+        }
+        running = now;
     }
     Ok(())
 }
@@ -104,12 +132,6 @@ fn stop_all(home: &Home) -> Result<()> {
             stops.into_iter().try_for_each(|s| s.join().map_err(|_| anyhow!("stopping failed"))?)
         })?;
     }
-    Ok(())
-}
-
-fn wait_for_signal() -> Result<()> {
-    let mut signals = signal_hook::iterator::Signals::new([signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM])?;
-    signals.forever().next();
     Ok(())
 }
 
@@ -178,6 +200,10 @@ impl Home {
         std::iter::once("mon.a".to_owned()).chain(ids.into_iter().map(|id| format!("osd.{id}"))).collect()
     }
 
+    fn running(&self) -> Vec<String> {
+        self.daemon_names().into_iter().filter(|name| read_pid(&self.pid_file(name)).is_some()).collect()
+    }
+
     fn osd_count(&self, args: &UpArgs) -> u32 {
         let there = self.daemon_names().len() as u32 - 1;
         args.osds.unwrap_or(if there == 0 { 3 } else { there }).max(there)
@@ -236,21 +262,52 @@ impl Home {
     }
 
     /// Until every OSD is up, the manager serves, and every placement group takes requests.
-    fn await_whole(&self, osds: u32, admin: &AdminClient) -> Result<()> {
+    fn await_whole(&self, osds: u32, admin: &AdminClient, stop: &AtomicBool) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let status: Value = serde_json::from_slice(&admin.command(json!({"prefix": "status", "format": "json"}), b"")?)?;
-            let up = status["osdmap"]["num_up_osds"].as_u64().unwrap_or(0);
-            let mgr = status["mgrmap"]["available"].as_bool().unwrap_or(false);
-            let inactive = status["pgmap"]["inactive_pgs_ratio"].as_f64().unwrap_or(0.0) > 0.0;
-            if up >= osds.into() && mgr && !inactive {
+            let missing = self.missing(osds, admin)?;
+            if missing.is_empty() || stop.load(Ordering::Acquire) {
                 return Ok(());
             }
             if Instant::now() > end {
-                bail!("after {} s: {up} of {osds} OSDs up, manager {}; see {}/log", PATIENCE.as_secs(), if mgr { "available" } else { "not available" }, self.dir.display());
+                bail!("after {} s: {}; see {}/log", PATIENCE.as_secs(), missing.join(", "), self.dir.display());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
+    }
+
+    /// What the cluster still lacks. A map may call daemons up that died since: only those of these processes count.
+    fn missing(&self, osds: u32, admin: &AdminClient) -> Result<Vec<String>> {
+        let ask = |prefix: &str| -> Result<Value> {
+            Ok(serde_json::from_slice(&admin.command(json!({"prefix": prefix, "format": "json"}), b"")?)?)
+        };
+        let (status, dump) = (ask("status")?, ask("osd dump")?);
+        let mut missing = Vec::new();
+        for id in 0..osds {
+            let name = format!("osd.{id}");
+            let Some(pid) = read_pid(&self.pid_file(&name)) else {
+                bail!("{name} has ended; see {}/log/{name}.log", self.dir.display());
+            };
+            let up = dump["osds"].as_array().into_iter().flatten().any(|o| {
+                o["osd"] == id && o["up"] == 1 && o["public_addrs"]["addrvec"][0]["nonce"] == pid
+            });
+            if !up {
+                missing.push(format!("{name} is not up"));
+            }
+        }
+        if !status["mgrmap"]["available"].as_bool().unwrap_or(false) {
+            missing.push("no manager is available".into());
+        }
+        let pgmap = &status["pgmap"];
+        for (ratio, what) in [("unknown_pgs_ratio", "unknown"), ("inactive_pgs_ratio", "not active")] {
+            if let Some(part) = pgmap[ratio].as_f64() {
+                missing.push(format!("{:.0}% of the placement groups are {what}", part * 100.0));
+            }
+        }
+        if missing.is_empty() {
+            admin.mgr_command(json!({"prefix": "pg stat"}))?;
+        }
+        Ok(missing)
     }
 
     fn stop(&self, name: &str) -> Result<()> {

@@ -8,6 +8,9 @@ pub trait Encode {
     fn encode(&self, e: &mut Encoder);
 }
 
+/// Room that an encoder starts with: most messages and records fit, and growing to this from nothing is five moves.
+const FIRST_BYTES: usize = 256;
+
 /// A growing buffer and the features of whoever will read it.
 #[derive(Debug, Default)]
 pub struct Encoder {
@@ -18,7 +21,7 @@ pub struct Encoder {
 impl Encoder {
     /// An empty buffer for a reader with `features` (64-bit cluster feature mask).
     pub fn new(features: u64) -> Self {
-        Encoder { buf: Vec::new(), features }
+        Encoder::with_capacity(features, FIRST_BYTES)
     }
 
     /// An empty buffer with room for `capacity` bytes.

@@ -5,6 +5,8 @@
 //! writes them; random overwrites; random reads, cached and not. Prints operations, latency and CPU time of this
 //! process, all threads, for each.
 
+#![allow(clippy::disallowed_methods, reason = "it measures")]
+
 use bytes::Bytes;
 use io::IoSink;
 use io::block::{self, Backend, DevEvents, FileDev};
@@ -250,7 +252,7 @@ fn thread_time() -> Duration {
 fn rss_mb() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages: u64 = statm.split(' ').nth(1).and_then(|p| p.parse().ok()).unwrap_or(0);
-    pages * 4096 >> 20
+    (pages * 4096) >> 20
 }
 
 fn main() -> Result<(), Error> {

@@ -3,9 +3,11 @@
 //! Room: io.   Hears: sockets, completions of other threads, signals, the admin socket.   Says: `node::Input`.
 //! Why one loop per daemon: a node is a run-to-completion machine; batches make one send and one flush serve many.
 
+use crate::patience::until_free;
 use crate::IoSink;
 use crate::block::DevEvents;
 use crate::clock::Clock;
+use crate::heap::Heap;
 use crate::sockets::{SocketEvent, Sockets};
 use bytes::{BufMut, Bytes, BytesMut};
 use mio::unix::SourceFd;
@@ -123,7 +125,7 @@ impl EventLoop {
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (queue, completed) = channel();
         let completions = Completions { queue, waker: waker.clone(), pending: Arc::default() };
-        let admin = config.admin_socket.as_deref().map(bind_admin).transpose()?;
+        let admin = config.admin_socket.as_deref().map(|path| until_free(in_use, || bind_admin(path))).transpose()?;
         let clock = Clock::new();
         let mut this = EventLoop {
             world: RealWorld {
@@ -151,7 +153,7 @@ impl EventLoop {
 
     /// Binds a port (0: any) and returns the address in use.
     pub fn listen(&mut self, addr: SocketAddr) -> io::Result<SocketAddr> {
-        let mut listener = TcpListener::bind(addr)?;
+        let mut listener = until_free(in_use, || TcpListener::bind(addr))?;
         let token = Token(FIRST_LISTENER + self.listeners.len());
         self.poll.registry().register(&mut listener, token, Interest::READABLE)?;
         let bound = listener.local_addr()?;
@@ -186,6 +188,7 @@ impl EventLoop {
     pub fn run(mut self, node: &mut impl Node<RealWorld>) -> io::Result<i32> {
         let mut events = Events::with_capacity(1024);
         let mut inputs = Vec::new();
+        let mut heap = Heap::default();
         let mut stop_said = false;
         node.handle(&mut self.world, Input::Wake);
         self.settle(node, &mut inputs);
@@ -211,6 +214,9 @@ impl EventLoop {
             }
             self.wake_if_due(node);
             self.settle(node, &mut inputs);
+            if heap.is_due(self.world.now.mono, self.world.sockets.traffic()) {
+                Heap::trim();
+            }
         }
     }
 
@@ -314,6 +320,10 @@ fn input_of(event: SocketEvent) -> Input {
         SocketEvent::Bytes { sock, data } => Input::Bytes { sock, data },
         SocketEvent::Closed { sock, refused } => Input::Closed { sock, refused },
     }
+}
+
+fn in_use(e: &io::Error) -> bool {
+    e.kind() == ErrorKind::AddrInUse
 }
 
 fn bind_admin(path: &Path) -> io::Result<UnixListener> {

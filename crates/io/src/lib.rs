@@ -6,7 +6,9 @@
 pub mod block;
 pub mod clock;
 pub mod event_loop;
+mod heap;
 pub mod kv;
+mod patience;
 mod sink;
 pub mod sockets;
 

@@ -7,8 +7,9 @@ use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use msgr::SockId;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 
 /// Bytes asked from the kernel in one read.
 const READ_CHUNK_BYTES: usize = 256 << 10;
@@ -48,6 +49,8 @@ pub struct Sockets {
     next_token: usize,
     next_accepted: u64,
     read_buf: BytesMut,
+    received: u64,
+    sent: u64,
 }
 
 impl Sockets {
@@ -62,7 +65,14 @@ impl Sockets {
             next_token: first_token,
             next_accepted: 1 << 63,
             read_buf: BytesMut::new(),
+            received: 0,
+            sent: 0,
         }
+    }
+
+    /// Bytes received, and handed over to be sent, since the start.
+    pub fn traffic(&self) -> u64 {
+        self.received + self.sent
     }
 
     /// Takes over an accepted connection and names it.
@@ -88,6 +98,7 @@ impl Sockets {
         if conn.out.is_empty() && !conn.closing {
             self.dirty.push(*token);
         }
+        self.sent += bufs.iter().map(|b| b.len() as u64).sum::<u64>();
         conn.out.extend(bufs.into_iter().filter(|b| !b.is_empty()));
     }
 
@@ -122,7 +133,7 @@ impl Sockets {
             self.write(token, events);
         }
         if event.is_readable() || event.is_read_closed() || event.is_error() {
-            self.read(token, events);
+            self.read(token, event.is_read_closed() || event.is_error(), events);
         }
     }
 
@@ -173,15 +184,23 @@ impl Sockets {
         }
     }
 
-    fn read(&mut self, token: Token, events: &mut Vec<SocketEvent>) {
+    /// Reads what is there. `ending`: the end of the stream has been announced, and would not be again.
+    fn read(&mut self, token: Token, ending: bool, events: &mut Vec<SocketEvent>) {
         for _ in 0..READS_PER_TURN {
             let Some(conn) = self.conns.get_mut(&token) else { return };
             if !conn.connected {
                 return;
             }
-            match read_chunk(&mut conn.stream, &mut self.read_buf) {
-                Ok(Some(_)) if conn.closing => {}
-                Ok(Some(data)) => events.push(SocketEvent::Bytes { sock: conn.sock, data }),
+            match read_chunk(&conn.stream, &mut self.read_buf) {
+                Ok(Some((data, emptied))) => {
+                    self.received += data.len() as u64;
+                    if !conn.closing {
+                        events.push(SocketEvent::Bytes { sock: conn.sock, data });
+                    }
+                    if emptied && !ending {
+                        return;
+                    }
+                }
                 Ok(None) => return self.drop_conn(token, false, events),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -210,13 +229,21 @@ impl Sockets {
     }
 }
 
-/// Reads once into a shared buffer; `None` is the end of the stream.
-fn read_chunk(stream: &mut TcpStream, buf: &mut BytesMut) -> io::Result<Option<Bytes>> {
-    if buf.len() < READ_ROOM_BYTES_MIN {
-        *buf = BytesMut::zeroed(READ_CHUNK_BYTES);
+/// Reads once into a shared buffer; `None` is the end of the stream. With the bytes: true if the kernel has no more, for
+/// it gave less than it was asked for; whatever comes later is announced anew.
+fn read_chunk(stream: &TcpStream, buf: &mut BytesMut) -> io::Result<Option<(Bytes, bool)>> {
+    if buf.capacity() < READ_ROOM_BYTES_MIN {
+        // Used again if nobody has kept a piece of it.
+        buf.reserve(READ_CHUNK_BYTES);
     }
-    let n = stream.read(&mut buf[..])?;
-    Ok((n > 0).then(|| buf.split_to(n).freeze()))
+    let room = buf.spare_capacity_mut();
+    // SAFETY: the kernel writes at most `room.len()` bytes into memory that is ours alone.
+    let n = unsafe { libc::recv(stream.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), 0) };
+    let Ok(n) = usize::try_from(n) else { return Err(io::Error::last_os_error()) };
+    let emptied = n < room.len();
+    // SAFETY: so many bytes have just been written there; the buffer was empty.
+    unsafe { buf.set_len(n) };
+    Ok((n > 0).then(|| (buf.split().freeze(), emptied)))
 }
 
 /// Sends until the queue is empty or the kernel will take no more.

@@ -1,6 +1,7 @@
 //! What is wrong with PGs, and with OSDs as only they can know.
 //!
-//! States that pass by themselves are told only when they last: peering, undersized, stale, not active.
+//! A PG that does not serve is told at once, for then HEALTH_OK would be a lie; only of a new pool's PGs, which nobody
+//! uses yet, and of copies too few that lose nothing it is told when it lasts.
 //! Upstream: PGMap::get_health_checks in src/mon/PGMap.cc; SLOW_OPS in src/mgr/DaemonServer.cc.
 
 use crate::core::MgrSettings;
@@ -39,29 +40,35 @@ struct Rule {
     /// The state's absence is the trouble.
     inverted: bool,
     consequence: Consequence,
-    /// When the PG was last well, for states that count only when they last.
+    /// When the PG was last well, for states that may pass by themselves.
     well: Option<fn(&PgStat) -> Utime>,
+    /// Counts also before it has lasted, unless the PG is new.
+    at_once: bool,
 }
 
 const fn at_once(state: PgState, consequence: Consequence) -> Rule {
-    Rule { state, inverted: false, consequence, well: None }
+    Rule { state, inverted: false, consequence, well: None, at_once: true }
+}
+
+const fn unless_new(state: PgState, well: fn(&PgStat) -> Utime) -> Rule {
+    Rule { state, inverted: false, consequence: Consequence::Unavailable, well: Some(well), at_once: true }
 }
 
 const fn when_stuck(state: PgState, consequence: Consequence, well: fn(&PgStat) -> Utime) -> Rule {
-    Rule { state, inverted: false, consequence, well: Some(well) }
+    Rule { state, inverted: false, consequence, well: Some(well), at_once: false }
 }
 
 /// In the order of the states' bits, which is the order in which a summary names them.
 const RULES: &[Rule] = &[
-    Rule { state: PgState::ACTIVE, inverted: true, consequence: Consequence::Unavailable, well: Some(|s| s.last_active) },
+    Rule { inverted: true, ..unless_new(PgState::ACTIVE, |s| s.last_active) },
     at_once(PgState::DOWN, Consequence::Unavailable),
     at_once(PgState::RECOVERY_UNFOUND, Consequence::Damaged),
     at_once(PgState::BACKFILL_UNFOUND, Consequence::Damaged),
     at_once(PgState::DEGRADED, Consequence::Degraded),
     at_once(PgState::INCONSISTENT, Consequence::Damaged),
-    when_stuck(PgState::PEERING, Consequence::Unavailable, |s| s.last_peered),
+    unless_new(PgState::PEERING, |s| s.last_peered),
     at_once(PgState::INCOMPLETE, Consequence::Unavailable),
-    when_stuck(PgState::STALE, Consequence::Unavailable, |s| s.last_unstale),
+    unless_new(PgState::STALE, |s| s.last_unstale),
     at_once(PgState::BACKFILL_TOOFULL, Consequence::BackfillFull),
     when_stuck(PgState::UNDERSIZED, Consequence::Degraded, |s| s.last_fullsized),
     at_once(PgState::RECOVERY_TOOFULL, Consequence::RecoveryFull),
@@ -73,10 +80,11 @@ impl Rule {
         if self.inverted { "inactive".into() } else { self.state.to_string() }
     }
 
-    fn applies(&self, stat: &PgStat, cutoff: Utime) -> bool {
-        if stat.state.has(self.state) == self.inverted {
-            return false;
-        }
+    fn applies(&self, stat: &PgStat, cutoff: Utime, is_new: bool) -> bool {
+        stat.state.has(self.state) != self.inverted && ((self.at_once && !is_new) || self.is_stuck(stat, cutoff))
+    }
+
+    fn is_stuck(&self, stat: &PgStat, cutoff: Utime) -> bool {
         match self.well.map(|well| well(stat)) {
             None => true,
             Some(never) if never.is_zero() => stat.last_change < cutoff,
@@ -84,9 +92,9 @@ impl Rule {
         }
     }
 
-    fn detail(&self, now: Now, pg: PgId, stat: &PgStat) -> String {
+    fn detail(&self, now: Now, cutoff: Utime, pg: PgId, stat: &PgStat) -> String {
         let acting = types::map::osdmap::print_osds(&stat.acting);
-        let Some(well) = self.well.map(|well| well(stat)) else {
+        let Some(well) = self.well.map(|well| well(stat)).filter(|_| self.is_stuck(stat, cutoff)) else {
             let unfound = match stat.stats.sum.num_objects_unfound {
                 0 => String::new(),
                 n => format!(", {n} unfound"),
@@ -125,7 +133,7 @@ fn pg_checks(now: Now, settings: &MgrSettings, pgs: &PgMap, out: &mut HealthMap)
     let cutoff = Utime::from_duration(now.wall.to_duration().saturating_sub(settings.pg_stuck_threshold));
     let mut causes: BTreeMap<Consequence, Cause> = BTreeMap::new();
     for rule in RULES {
-        let hit: Vec<_> = pgs.pgs.iter().filter(|(_, stat)| rule.applies(stat, cutoff)).collect();
+        let hit: Vec<_> = pgs.pgs.iter().filter(|(_, s)| rule.applies(s, cutoff, pgs.is_new(s))).collect();
         if hit.is_empty() {
             continue;
         }
@@ -133,7 +141,7 @@ fn pg_checks(now: Now, settings: &MgrSettings, pgs: &PgMap, out: &mut HealthMap)
         cause.states.push((rule.name(), hit.len() as i64));
         for (pg, stat) in hit {
             if cause.detail.len() < settings.health_max_detail {
-                cause.detail.insert(*pg, rule.detail(now, *pg, stat));
+                cause.detail.insert(*pg, rule.detail(now, cutoff, *pg, stat));
             }
         }
     }

@@ -47,6 +47,8 @@ pub struct PgMap {
     pub version: u64,
     pub stamp: Utime,
     pub epoch: Epoch,
+    /// The first map we saw: PGs that came later are new.
+    pub first_epoch: Epoch,
     pub pgs: BTreeMap<PgId, PgStat>,
     pub osds: BTreeMap<OsdId, OsdReport>,
 }
@@ -55,6 +57,9 @@ impl PgMap {
     /// Takes a new map: PGs come and go with their pools, and those whose primary is down are stale.
     pub fn handle_osdmap(&mut self, now: Now, map: &OsdMap) {
         self.epoch = map.epoch;
+        if self.first_epoch.0 == 0 {
+            self.first_epoch = map.epoch;
+        }
         let wanted: BTreeSet<PgId> = map.pools.keys().flat_map(|pool| map.pgs(*pool)).collect();
         self.pgs.retain(|pg, _| wanted.contains(pg));
         for pg in wanted {
@@ -108,6 +113,11 @@ impl PgMap {
     /// How many PGs an OSD is primary of.
     pub fn num_primary_pgs_of(&self, osd: OsdId) -> usize {
         self.pgs.values().filter(|s| s.acting_primary == osd).count()
+    }
+
+    /// True for a PG made since we follow the map that was never active: it is being made, nobody can miss it.
+    pub fn is_new(&self, stat: &PgStat) -> bool {
+        stat.last_active.is_zero() && stat.created > self.first_epoch
     }
 
     /// PGs by state.

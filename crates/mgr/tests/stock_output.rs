@@ -309,6 +309,30 @@ fn a_pg_whose_primary_is_down_is_stale_and_new_pgs_are_unknown() {
 }
 
 #[test]
+fn a_pg_that_does_not_serve_is_told_at_once_unless_it_is_new() {
+    let codes = |mgr: &Mgr| mgr.digest(at(60)).health.into_iter().map(|h| h.code).collect::<Vec<_>>();
+    let mut fresh = Mgr::new(MgrSettings::default());
+    fresh.handle_osdmap(at(59), Arc::new(osdmap()));
+    assert!(codes(&fresh).contains(&"PG_AVAILABILITY".to_string()), "nobody has reported");
+
+    let mut mgr = cluster();
+    assert!(!codes(&mgr).contains(&"PG_AVAILABILITY".to_string()));
+    let mut map = osdmap();
+    map.epoch = Epoch(19);
+    map.modified = at(60).wall;
+    map.pools.insert(PoolId(3), PgPool::replicated(3, 4, 0));
+    map.pool_name.insert(PoolId(3), "new".into());
+    mgr.handle_osdmap(at(60), Arc::new(map));
+    assert!(!codes(&mgr).contains(&"PG_AVAILABILITY".to_string()), "a pool is being made");
+    let mut next = report(0);
+    let id = PgId { pool: PoolId(2), seed: 0 };
+    let peering = PgStat { state: PgState::PEERING, reported_epoch: Epoch(18), last_change: at(60).wall, ..pg(2, 0, [1, 0, 2]) };
+    next.pgs = BTreeMap::from([(id, peering)]);
+    mgr.handle_stats(at(60), next);
+    assert!(codes(&mgr).contains(&"PG_AVAILABILITY".to_string()), "an old pg is peering");
+}
+
+#[test]
 fn a_new_primary_does_not_make_a_pg_stuck_at_once() {
     let mut mgr = cluster();
     let mut next = report(0);

@@ -72,6 +72,7 @@ pub fn checks(state: &State, env: &Env, now: Now) -> Checks {
     pools(state, env, &mut all);
     too_few_osds(state, env, &mut all);
     manager(state, now, &mut all);
+    pgs_untold(state, &mut all);
     for report in state.mgr.digest.iter().flat_map(|d| &d.health) {
         let severity = if report.severity >= 2 { Severity::Err } else { Severity::Warn };
         let check = Check { severity, summary: report.summary.clone(), count: report.count, detail: report.detail.clone() };
@@ -266,6 +267,18 @@ fn manager(state: &State, now: Now, all: &mut Checks) {
         () => Severity::Warn,
     };
     add(all, "MGR_DOWN", severity, 1, "no active mgr".into(), Vec::new());
+}
+
+/// PGs of which nobody has told us since we started: a monitor must not call well what it knows nothing of. Stock keeps
+/// the digest over a restart, and says for seconds that PGs are active whose OSDs are dead.
+fn pgs_untold(state: &State, all: &mut Checks) {
+    let pgs: u32 = state.osdmap.map.pools.values().map(|p| p.pg_num).sum();
+    if state.mgr.digest.is_none() && pgs > 0 {
+        let plural = if pgs > 1 { "s" } else { "" };
+        let summary = format!("Reduced data availability: {pgs} pg{plural} inactive");
+        let detail = vec!["no manager has reported the state of any pg since this monitor started".into()];
+        add(all, "PG_AVAILABILITY", Severity::Warn, pgs as usize, summary, detail);
+    }
 }
 
 /// The worst of the checks that nobody muted.

@@ -272,7 +272,8 @@ impl<K: Kv> Mon<K> {
     /// Makes the changes gathered for the osdmap an epoch at once.
     pub(crate) fn publish_osdmap(&mut self, now: Now) {
         if let Some(state) = self.state.as_mut().filter(|s| s.osdmap.is_dirty()) {
-            state.osdmap.publish(now, &mut self.txn);
+            let needed = self.osds.maps_needed_from(&state.osdmap.map);
+            state.osdmap.publish(now, needed, &mut self.txn);
             self.osdmap_at = now.mono;
         }
     }

@@ -24,7 +24,16 @@ pub struct Watch {
     /// Target to reporter to (when, how long it was silent then).
     failures: BTreeMap<OsdId, BTreeMap<OsdId, (Mono, Duration)>>,
     /// The oldest epoch each OSD may still need.
-    pub last_epoch_clean: BTreeMap<OsdId, Epoch>,
+    last_epoch_clean: BTreeMap<OsdId, Epoch>,
+}
+
+impl Watch {
+    /// The oldest epoch that somebody may need to learn who held a PG since it was last whole: as long as an OSD has not
+    /// said what it needs, all of them. One that is gone for good has to be removed before maps can be dropped.
+    pub fn maps_needed_from(&self, map: &OsdMap) -> Epoch {
+        let needs = |osd: OsdId| self.last_epoch_clean.get(&osd).copied().unwrap_or(Epoch(0));
+        map.osds().map(needs).min().unwrap_or(map.epoch)
+    }
 }
 
 impl<K: Kv> Mon<K> {

@@ -15,12 +15,12 @@ const WEIGHT_MIN_TIB: f64 = 0.00001;
 const DEFAULT_PROFILE: [(&str, &str); 4] = [("k", "2"), ("m", "2"), ("plugin", "jerasure"), ("technique", "reed_sol_van")];
 
 /// Gives a new cluster's map its root, its replicated rule and its default profile. The rule spreads copies over what
-/// `osd_crush_chooseleaf_type` says (0 OSDs, 1 hosts); unset, over OSDs, for a cluster that begins on one host would
-/// otherwise never be healthy. Operators with several hosts set it, or make a rule.
+/// `osd_crush_chooseleaf_type` says (0 OSDs, 1 hosts); unset, over hosts: two copies on one machine are lost together.
+/// A cluster on a single machine sets it to 0, as `cuttlebone up` does.
 pub fn first_crush(env: &Env, map: &mut OsdMap) {
-    let kind = env.options.get("osd_crush_chooseleaf_type").and_then(|v| v.trim().parse().ok()).unwrap_or(0);
+    let kind = env.options.get("osd_crush_chooseleaf_type").and_then(|v| v.trim().parse().ok()).unwrap_or(1);
     let blank = CrushMap::build_default(&[], "osd").expect("the default map has no OSDs to get wrong");
-    let domain = blank.type_name(kind).unwrap_or("osd").to_owned();
+    let domain = blank.type_name(kind).unwrap_or("host").to_owned();
     let crush = CrushMap::build_default(&[], &domain).unwrap_or(blank);
     map.crush = Arc::new(crush);
     let profile = DEFAULT_PROFILE.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();

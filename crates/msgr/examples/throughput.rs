@@ -2,6 +2,8 @@
 //!
 //! `cargo run --release -p msgr --example throughput`
 
+#![allow(clippy::disallowed_methods, reason = "it measures")]
+
 use bytes::Bytes;
 use msgr::{Action, Config, ConnId, Endpoint, Event, MODE_CRC, MODE_SECURE, Policy, SockId};
 use std::net::SocketAddr;

@@ -2,9 +2,9 @@
 //!
 //! Room: node.   Owns: `Client`.   Hears: socket inputs; `Input::Io`, which here means that a handle has called.
 
+use crate::messenger::carry_out;
 use crate::world::{Input, Node, World};
 use client::Client;
-use msgr::Action;
 
 /// Drives a client until it is told to stop.
 pub struct ClientNode {
@@ -47,11 +47,7 @@ impl<W: World> Node<W> for ClientNode {
             self.client.handle_timeout(now);
         }
         while let Some(action) = self.client.poll_action() {
-            match action {
-                Action::Dial { sock, addr } => world.dial(sock, addr),
-                Action::Transmit { sock, bufs } => world.transmit(sock, bufs),
-                Action::Close { sock } => world.close(sock),
-            }
+            carry_out(world, action);
         }
         if let Some(at) = self.client.next_timeout() {
             world.wake_at(at);

@@ -42,7 +42,7 @@ impl Gate {
 
     /// Answers what concerns authentication and keeps track of sessions; returns the events that are the daemon's.
     /// `Ready` and `Reset` are always returned.
-    pub fn handle(&mut self, endpoint: &mut Endpoint, secrets: &RotatingSecrets, event: Event) -> Option<Event> {
+    pub fn handle(&mut self, endpoint: &mut Endpoint, secrets: Option<&RotatingSecrets>, event: Event) -> Option<Event> {
         match event {
             Event::AuthRequest { conn, method, modes, payload, .. } => {
                 self.answer(endpoint, secrets, conn, method, &modes, &payload);
@@ -66,12 +66,12 @@ impl Gate {
         }
     }
 
-    fn answer(&mut self, endpoint: &mut Endpoint, secrets: &RotatingSecrets, conn: ConnId, method: u32, modes: &[u32], payload: &bytes::Bytes) {
-        if secrets.current().is_none() {
+    fn answer(&mut self, endpoint: &mut Endpoint, secrets: Option<&RotatingSecrets>, conn: ConnId, method: u32, modes: &[u32], payload: &bytes::Bytes) {
+        let Some(secrets) = secrets.filter(|s| s.current().is_some()) else {
             // Fresh from its start a daemon cannot tell friends from strangers: who is sent away so comes back later,
             // while a refusal would tell a client that its key is no good.
             return endpoint.close(conn);
-        }
+        };
         let offered = modes.iter().copied().find(|m| MODES.contains(m));
         let (METHOD_CEPHX, Some(mode)) = (method, offered) else {
             return endpoint.auth_bad_method(conn, method, Errno::EOPNOTSUPP, vec![METHOD_CEPHX], MODES.to_vec());

@@ -29,13 +29,18 @@ pub fn network_timers<W: World>(endpoint: &mut Endpoint, world: &W) {
 /// Carries out everything the endpoint wants done, and asks for the wake-up it needs.
 pub fn network_actions<W: World>(endpoint: &mut Endpoint, world: &mut W) {
     while let Some(action) = endpoint.poll_action() {
-        match action {
-            Action::Dial { sock, addr } => world.dial(sock, addr),
-            Action::Transmit { sock, bufs } => world.transmit(sock, bufs),
-            Action::Close { sock } => world.close(sock),
-        }
+        carry_out(world, action);
     }
     if let Some(at) = endpoint.next_timeout() {
         world.wake_at(at);
+    }
+}
+
+/// Carries out what an endpoint wants done.
+pub fn carry_out<W: World>(world: &mut W, action: Action) {
+    match action {
+        Action::Dial { sock, addr } => world.dial(sock, addr),
+        Action::Transmit { sock, bufs } => world.transmit(sock, bufs),
+        Action::Close { sock } => world.close(sock),
     }
 }

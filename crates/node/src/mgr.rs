@@ -15,7 +15,6 @@ use admin::command::{CommandError, Reply};
 use admin::option::ConfigValues;
 use admin::{Command, CommandSpec, socket};
 use auth::caps::Ask;
-use auth::cephx::RotatingSecrets;
 use auth::{MgrCaps, Rwx};
 use bytes::Bytes;
 use client::{MonClient, MonClientConfig, MonClientEvent};
@@ -117,9 +116,7 @@ impl MgrNode {
 
     fn on_event(&mut self, now: Now, event: Event) {
         let Some(event) = self.mon.handle_event(now, &mut self.endpoint, event) else { return };
-        let none = RotatingSecrets::default();
-        let secrets = self.mon.secrets().unwrap_or(&none);
-        match self.gate.handle(&mut self.endpoint, secrets, event) {
+        match self.gate.handle(&mut self.endpoint, self.mon.secrets(), event) {
             Some(Event::Message { conn, msg }) => self.on_message(now, conn, msg),
             Some(Event::Reset { conn, .. }) => {
                 if let Some(gid) = self.services.remove(&conn) {

@@ -5,12 +5,11 @@
 //! the address the map gives it.
 
 use crate::gate::Gate;
-use crate::messenger::network_timers;
+use crate::messenger::{carry_out, network_timers};
 use crate::world::{Input, Node, World};
 use admin::command::Reply;
 use admin::{Command, socket};
 use auth::OsdCaps;
-use auth::cephx::RotatingSecrets;
 use bytes::Bytes;
 use client::{MonClient, MonClientConfig, MonClientEvent};
 use msgr::{Action, Config, ConnId, Endpoint, Event, Fault, PeerInfo, Policy, SockId};
@@ -136,9 +135,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
 
     fn on_event(&mut self, now: Now, event: Event) {
         let Some(event) = self.mon.handle_event(now, &mut self.endpoint, event) else { return };
-        let none = RotatingSecrets::default();
-        let secrets = self.mon.secrets().unwrap_or(&none);
-        let Some(event) = self.gate.handle(&mut self.endpoint, secrets, event) else { return };
+        let Some(event) = self.gate.handle(&mut self.endpoint, self.mon.secrets(), event) else { return };
         match event {
             Event::Ready { conn, peer } => self.on_ready(conn, peer),
             Event::Message { conn, msg } => self.on_message(now, conn, msg),
@@ -169,9 +166,10 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
     fn on_reset(&mut self, now: Now, conn: ConnId, why: Fault) {
         if let Some(osd) = self.peers.by_conn.get(&conn).copied() {
             if why == Fault::SessionReset {
-                tracing::warn!(%osd, "forgot our session: what was under way to it is lost");
-                return;
+                tracing::warn!(%osd, "forgot our session: what was under way is said again");
+                return self.osd.handle_peer_reset(now, &mut self.store, osd, &mut self.effects);
             }
+            self.osd.handle_peer_lost(osd);
             self.peers.by_conn.remove(&conn);
             self.peers.by_osd.retain(|_, (_, c)| *c != conn);
             return;
@@ -195,6 +193,8 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         let from = match self.peers.by_conn.get(&conn) {
             Some(osd) => Peer::Osd(*osd),
             None if self.mgr.as_ref().is_some_and(|(_, c)| *c == conn) => return,
+            // What else a monitor says, its word that we are down, stands in the next map too.
+            None if self.mon.conn() == Some(conn) => return,
             None => Peer::Session(SessionId(conn.0)),
         };
         match (from, msg) {
@@ -209,10 +209,13 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             MonClientEvent::OsdMap(m) => self.osd.handle_maps(now, &mut self.store, &m, &mut self.effects),
             MonClientEvent::SessionOpened => self.osd.handle_mon_session(now, &mut self.store, &mut self.effects),
             MonClientEvent::Config(config) => self.osd.handle_config(&config),
-            MonClientEvent::MgrMap(map) if self.mgr.as_ref().is_some_and(|(a, _)| *a != map.active_addrs) => {
-                if let Some((_, conn)) = self.mgr.take() {
+            MonClientEvent::MgrMap(map) => {
+                if let Some((_, conn)) = self.mgr.take_if(|(addrs, _)| *addrs != map.active_addrs) {
                     self.endpoint.close(conn);
                     self.mon.forget_service(conn);
+                }
+                if self.mgr.is_none() && !map.active_addrs.is_blank() {
+                    self.osd.handle_manager(now, &mut self.store, &mut self.effects);
                 }
             }
             MonClientEvent::AuthFailed { errno } => tracing::error!("the monitors refuse us: {errno}"),
@@ -392,17 +395,12 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
 
     fn actions<W: World>(&mut self, world: &mut W) {
         while let Some(action) = self.endpoint.poll_action() {
-            match action {
-                Action::Dial { sock, addr } => {
-                    self.peers.dials.insert(sock, addr);
-                    world.dial(sock, addr);
-                }
-                Action::Transmit { sock, bufs } => world.transmit(sock, bufs),
-                Action::Close { sock } => {
-                    self.peers.dials.remove(&sock);
-                    world.close(sock);
-                }
+            match &action {
+                Action::Dial { sock, addr } => drop(self.peers.dials.insert(*sock, *addr)),
+                Action::Close { sock } => drop(self.peers.dials.remove(sock)),
+                Action::Transmit { .. } => {}
             }
+            carry_out(world, action);
         }
         let times = [self.endpoint.next_timeout(), self.mon.next_timeout(), self.osd.next_timeout(), self.stopping];
         if let Some(at) = times.into_iter().flatten().min() {

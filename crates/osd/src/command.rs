@@ -39,6 +39,11 @@ impl Commands {
         }
     }
 
+    /// `osd_pg_log_dups_tracked`.
+    pub fn log_dups_tracked(&self) -> u64 {
+        self.config.u64("osd_pg_log_dups_tracked")
+    }
+
     /// Options that are not at their default, for the manager.
     pub fn config_in_force(&self) -> BTreeMap<String, ConfigInForce> {
         self.config.in_force()
@@ -63,6 +68,7 @@ impl Osd {
 
     /// Options take effect.
     pub(crate) fn apply_options(&mut self) {
+        self.sh.log_dups_tracked = self.commands.log_dups_tracked();
         let (c, l) = (&self.commands.config, &mut self.sh.limits);
         l.object_size_max = c.u64("osd_max_object_size");
         l.name_len_max = c.u64("osd_max_object_name_len") as usize;
@@ -73,6 +79,7 @@ impl Osd {
         l.omap_bytes_max = c.u64("osd_max_omap_bytes_per_request") as usize;
         l.write_reply_max = c.u64("osd_max_write_op_reply_len") as usize;
         l.write_size_max = (c.u64("osd_max_write_size") as usize) << 20;
+        l.failsafe_full_per_mille = (c.f64("osd_failsafe_full_ratio") * 1000.0) as u32;
         l.watch_timeout_s = c.u64("osd_client_watch_timeout") as u32;
         l.notify_timeout_s = c.u64("osd_default_notify_timeout") as u32;
     }
@@ -95,6 +102,8 @@ impl Osd {
         let perf = [&self.sh.perf.0];
         match command.prefix.as_str() {
             "version" => render(json!({"version": self.version(), "release": "pacific", "release_type": "stable"})),
+            "help" => render(self.commands.table.help()),
+            "git_version" => render(json!({"git_version": self.version().split(['(', ')']).nth(1).unwrap_or_default()})),
             "perf dump" => text(admin::perf::dump(&perf, args.str("logger"), args.str("counter"), pretty)),
             "perf schema" => text(admin::perf::schema(&perf, args.str("logger"), args.str("counter"), pretty)),
             "perf reset" => {

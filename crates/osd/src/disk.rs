@@ -27,6 +27,8 @@ pub trait Disk {
     fn coll_get(&mut self, coll: ShardPgId, key: &[u8]) -> Result<Option<Bytes>, Errno>;
     fn coll_scan(&mut self, coll: ShardPgId, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Pairs, Errno>;
     fn statfs(&self) -> StatFs;
+    /// Bytes available for data, and bytes in all: the two cheap ones of `statfs`.
+    fn space(&self) -> (u64, u64);
 }
 
 /// Keys with their values, ascending.
@@ -74,5 +76,8 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     }
     fn statfs(&self) -> StatFs {
         Store::statfs(self)
+    }
+    fn space(&self) -> (u64, u64) {
+        (self.available(), self.total())
     }
 }

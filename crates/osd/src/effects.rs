@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use store::{ReadData, ReadFlags, ReadId, Transaction, TxcId};
 use types::map::OsdMap;
-use types::msg::internal_osd::{PgBody, PgMessage};
+use types::msg::internal_osd::{PgBody, PgMessage, Round};
 use types::msg::Message;
 use types::{Epoch, Errno, HObject, Mono, Now, OsdId, PgId, ShardPgId};
 
@@ -56,7 +56,7 @@ pub(crate) enum TxcRoute {
     /// A message that waited for it.
     Send { to: Peer, tid: u64, msg: Box<Message> },
     /// A PG's own next step.
-    Pg { pgid: PgId, interval: Epoch, step: PgStep },
+    Pg { pgid: PgId, round: Round, step: PgStep },
 }
 
 /// Steps of a PG that wait for the disk.
@@ -134,6 +134,7 @@ pub(crate) struct Shared {
     pub next_txc: u64,
     pub next_read: u64,
     pub next_op: u64,
+    pub next_push: u64,
     pub next_notify: u32,
     pub txcs: BTreeMap<TxcId, TxcRoute>,
     pub commit_latency: CommitLatency,
@@ -144,6 +145,8 @@ pub(crate) struct Shared {
     pub alive_wanted: Epoch,
     /// Entries a PG log keeps (`osd_min_pg_log_entries`).
     pub log_entries_max: usize,
+    /// Writes whose requests a PG remembers, by its log and beyond it (`osd_pg_log_dups_tracked`).
+    pub log_dups_tracked: u64,
 }
 
 /// One turn of the core.
@@ -167,8 +170,8 @@ impl Cx<'_> {
     }
 
     /// Sends a PG's message to another OSD.
-    pub fn send_pg(&mut self, to: OsdId, pgid: PgId, interval: Epoch, body: PgBody, not_before: Durable) {
-        let msg = PgMessage { pgid, epoch: self.sh.map.epoch, interval, osd: self.sh.whoami, body };
+    pub fn send_pg(&mut self, to: OsdId, pgid: PgId, round: Round, body: PgBody, not_before: Durable) {
+        let msg = PgMessage { pgid, epoch: self.sh.map.epoch, round, osd: self.sh.whoami, body };
         self.send(Peer::Osd(to), 0, msg, not_before);
     }
 

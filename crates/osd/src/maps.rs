@@ -35,6 +35,8 @@ struct Range {
 pub(crate) struct Maps {
     pub newest: Arc<OsdMap>,
     range: Range,
+    /// The oldest that the monitors keep, as they said last: somebody's past may begin there.
+    trimmed_to: Epoch,
 }
 
 fn key(kind: u8, epoch: Epoch) -> BString {
@@ -49,11 +51,11 @@ impl Maps {
         let Some(raw) = disk.coll_get(META_COLL, RANGE_ROW)? else {
             let mut empty = OsdMap::new(fsid, Utime::ZERO);
             empty.epoch = Epoch(0);
-            return Ok(Maps { newest: Arc::new(empty), range: Range::default() });
+            return Ok(Maps { newest: Arc::new(empty), range: Range::default(), trimmed_to: Epoch(0) });
         };
         let range: Range = denc::from_bytes(&raw).map_err(|_| Errno::EIO)?;
         let newest = full(disk, range.newest).ok_or(Errno::EIO)?;
-        Ok(Maps { newest: Arc::new(newest), range })
+        Ok(Maps { newest: Arc::new(newest), range, trimmed_to: Epoch(0) })
     }
 
     /// Epoch of the newest map.
@@ -73,8 +75,12 @@ impl Maps {
     }
 
     /// The maps of a message that come next, in order, as far as they go without a gap; and the transaction that keeps
-    /// them. A gap is jumped when the message holds a full map beyond it.
-    pub fn take(&mut self, m: &MOsdMap) -> (Vec<Arc<OsdMap>>, Transaction) {
+    /// them. A gap is jumped only if the monitors have nothing in it any more: what happened there decides who may
+    /// hold writes.
+    pub fn take(&mut self, m: &MOsdMap, from_mon: bool) -> (Vec<Arc<OsdMap>>, Transaction) {
+        if from_mon {
+            self.trimmed_to = self.trimmed_to.max(m.oldest);
+        }
         let mut txn = Transaction::new(META_COLL);
         let mut taken: Vec<Arc<OsdMap>> = Vec::new();
         while let Some((map, incremental)) = self.next(m) {
@@ -95,8 +101,9 @@ impl Maps {
             self.newest = Arc::new(map);
             taken.push(self.newest.clone());
         }
-        if self.range.newest.0 > self.range.oldest.0 + KEEP + KEEP / 10 {
-            self.forget(&mut txn, Epoch(self.range.newest.0 - KEEP));
+        let forget = self.trimmed_to.0.min(self.range.newest.0.saturating_sub(KEEP));
+        if forget > self.range.oldest.0 + KEEP / 10 {
+            self.forget(&mut txn, Epoch(forget));
         }
         txn.coll_set(RANGE_ROW, denc::to_bytes(&self.range, 0));
         (taken, txn)
@@ -112,7 +119,10 @@ impl Maps {
                 Err(e) => tracing::error!(epoch = %next, "an incremental map cannot be applied: {e}"),
             }
         }
-        let (_, raw) = m.full.range(next..).next()?;
+        let (epoch, raw) = m.full.range(next..).next()?;
+        if *epoch > next && self.newest.epoch > Epoch(0) && self.trimmed_to < *epoch {
+            return None;
+        }
         match denc::from_bytes::<OsdMap>(raw) {
             Ok(map) => Some((map, None)),
             Err(e) => {
@@ -140,8 +150,9 @@ impl Maps {
     /// Every map on disk from `from` to before `to`, in order, given to `f`.
     pub fn replay(&self, disk: &mut dyn Disk, from: Epoch, to: Epoch, mut f: impl FnMut(&OsdMap)) {
         for epoch in from.max(self.range.oldest).0..to.0 {
-            if let Some(map) = full(disk, Epoch(epoch)) {
-                f(&map);
+            match full(disk, Epoch(epoch)) {
+                Some(map) => f(&map),
+                None => tracing::error!(epoch, "a map is not on disk"),
             }
         }
     }
@@ -179,4 +190,47 @@ fn row(disk: &mut dyn Disk, kind: u8, epoch: Epoch) -> Option<Bytes> {
 
 fn full(disk: &mut dyn Disk, epoch: Epoch) -> Option<OsdMap> {
     row(disk, FULL_ROW, epoch).and_then(|raw| denc::from_bytes(&raw).ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn maps(epoch: u32) -> Maps {
+        let range = Range { oldest: Epoch(1), newest: Epoch(epoch) };
+        Maps { newest: Arc::new(map(epoch)), range, trimmed_to: Epoch(0) }
+    }
+
+    fn map(epoch: u32) -> OsdMap {
+        OsdMap { epoch: Epoch(epoch), ..OsdMap::new(Uuid::from_u128(7), Utime::ZERO) }
+    }
+
+    fn only(epoch: u32, oldest: u32) -> MOsdMap {
+        MOsdMap {
+            fsid: Uuid::from_u128(7),
+            incremental: BTreeMap::new(),
+            full: BTreeMap::from([(Epoch(epoch), map(epoch).publish())]),
+            oldest: Epoch(oldest),
+            newest: Epoch(epoch),
+            gap_removed_snaps: BTreeMap::new(),
+        }
+    }
+
+    #[test]
+    fn a_gap_is_jumped_only_where_the_monitors_have_no_maps_any_more() {
+        let mut maps = maps(5);
+        // Another OSD's stretch of maps begins later, the monitors still have what is between.
+        assert!(maps.take(&only(9, 9), false).0.is_empty());
+        assert!(maps.take(&only(9, 1), true).0.is_empty());
+        assert_eq!(maps.take(&only(9, 9), true).0.last().map(|m| m.epoch), Some(Epoch(9)));
+    }
+
+    #[test]
+    fn maps_are_kept_as_long_as_the_monitors_keep_them() {
+        let mut maps = maps(5);
+        (6..900).for_each(|e| drop(maps.take(&only(e, 1), true)));
+        assert_eq!(maps.oldest(), Epoch(1));
+        maps.take(&only(900, 300), true);
+        assert_eq!(maps.oldest(), Epoch(300));
+    }
 }

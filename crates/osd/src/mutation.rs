@@ -62,7 +62,7 @@ impl Mutation {
     }
 
     /// Reads what `encode_split` wrote; the payload's pieces are sliced off its front.
-    pub fn decode_split(d: &mut Decoder<'_>, payload: &mut Bytes) -> Result<Self, DecodeError> {
+    pub fn decode_split(d: &mut Decoder<'_>, payload: &mut BufList) -> Result<Self, DecodeError> {
         let n = d.count()?;
         let mut steps = Vec::with_capacity(d.capacity_for(n, 1));
         for _ in 0..n {
@@ -117,16 +117,15 @@ impl Step {
         };
     }
 
-    fn decode_split(d: &mut Decoder<'_>, payload: &mut Bytes) -> Result<Self, DecodeError> {
+    fn decode_split(d: &mut Decoder<'_>, payload: &mut BufList) -> Result<Self, DecodeError> {
         Ok(match d.get::<u8>()? {
             1 => Step::Touch,
             2 => {
                 let (off, len) = (d.get()?, d.get::<u64>()?);
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
-                if len > payload.len() {
-                    return Err(DecodeError::Short { wanted: len, left: payload.len() });
-                }
-                Step::Write { off, data: payload.split_to(len).into() }
+                let left = payload.len();
+                let data = payload.split_to(len).ok_or(DecodeError::Short { wanted: len, left })?;
+                Step::Write { off, data }
             }
             3 => Step::Zero { off: d.get()?, len: d.get()? },
             4 => Step::Truncate { size: d.get()? },
@@ -171,7 +170,7 @@ mod tests {
         };
         let (mut e, mut payload) = (Encoder::new(0), BufList::default());
         m.encode_split(&mut e, &mut payload);
-        let (front, mut payload) = (e.finish(), payload.contiguous());
+        let front = e.finish();
         let back = Mutation::decode_split(&mut Decoder::shared(&front), &mut payload).unwrap();
         assert_eq!(back, m);
         assert!(payload.is_empty());
@@ -179,10 +178,11 @@ mod tests {
 
     #[test]
     fn a_write_that_claims_more_payload_than_there_is_is_refused() {
-        let m = Mutation { steps: vec![Step::Write { off: 0, data: Bytes::from_static(b"abc").into() }] };
+        let data = |s: &'static [u8]| BufList::from(Bytes::from_static(s));
+        let m = Mutation { steps: vec![Step::Write { off: 0, data: data(b"abc") }] };
         let (mut e, mut payload) = (Encoder::new(0), BufList::default());
         m.encode_split(&mut e, &mut payload);
         let front = e.finish();
-        assert!(Mutation::decode_split(&mut Decoder::shared(&front), &mut Bytes::from_static(b"ab")).is_err());
+        assert!(Mutation::decode_split(&mut Decoder::shared(&front), &mut data(b"ab")).is_err());
     }
 }

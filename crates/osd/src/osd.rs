@@ -10,14 +10,14 @@ use crate::maps::Maps;
 use crate::ops::{self, Fetched, Limits};
 use crate::perf::Perf;
 use crate::pg::{ClientOp, Mapping, OpSource, Pg, Walk};
-use crate::sessions::{Session, SessionInfo, Sessions, is_blocklisted};
+use crate::sessions::{Session, SessionInfo, Sessions};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use store::{META_COLL, StoreEvent, Transaction};
 use types::map::OsdMap;
-use types::msg::internal_osd::{PeerInfo, PgBody, RepOp, RepOpReply};
+use types::msg::internal_osd::{OsdSessionLost, PeerInfo, PgBody, RepOp, RepOpReply};
 use types::msg::mon::MOsdMap;
 use types::msg::osd::{MOsdOp, MOsdOpReply, OpResult, osd_flag};
 use types::msg::{BufList, Message};
@@ -60,6 +60,8 @@ pub struct Osd {
     pub(crate) clock: crate::report::Clock,
     pub(crate) commands: crate::command::Commands,
     waiting: VecDeque<(Epoch, Peer, u64, Message)>,
+    /// OSDs whose session ended before it began.
+    lost_peers: BTreeSet<OsdId>,
 }
 
 /// Why an OSD cannot start from its store.
@@ -82,6 +84,7 @@ impl Osd {
             pgs.extend(pg.map(|pg| (id, pg)));
         }
         catch_up(&maps, disk, &mut pgs);
+        let commands = crate::command::Commands::new(&config);
         let sh = Shared {
             whoami: config.whoami,
             map: maps.newest.clone(),
@@ -94,6 +97,7 @@ impl Osd {
             next_txc: 0,
             next_read: 0,
             next_op: 0,
+            next_push: 0,
             next_notify: 1,
             txcs: BTreeMap::new(),
             commit_latency: Default::default(),
@@ -101,8 +105,8 @@ impl Osd {
             orphaned: Default::default(),
             alive_wanted: Epoch(0),
             log_entries_max: config.log_entries_max,
+            log_dups_tracked: commands.log_dups_tracked(),
         };
-        let commands = crate::command::Commands::new(&config);
         let mut osd = Osd {
             config,
             sh,
@@ -113,6 +117,7 @@ impl Osd {
             clock: Default::default(),
             commands,
             waiting: VecDeque::new(),
+            lost_peers: BTreeSet::new(),
         };
         if osd.config.options.is_some() {
             osd.apply_options();
@@ -149,9 +154,22 @@ impl Osd {
         self.loop_back(now, disk, fx);
     }
 
-    /// Maps, from a monitor or another OSD.
+    /// Another OSD forgot its session with us, and did not restart: what was said on it may never have been heard.
+    pub fn handle_peer_reset(&mut self, now: Now, disk: &mut dyn Disk, osd: OsdId, fx: &mut Vec<Effect>) {
+        let msg = OsdSessionLost { osd: self.sh.whoami };
+        fx.push(Effect::Send { to: Peer::Osd(osd), tid: 0, msg: msg.into() });
+        self.ask_peer_again(now, disk, osd, fx);
+        self.loop_back(now, disk, fx);
+    }
+
+    /// The session with another OSD could not be had: soon it is tried again.
+    pub fn handle_peer_lost(&mut self, osd: OsdId) {
+        self.lost_peers.insert(osd);
+    }
+
+    /// Maps from a monitor.
     pub fn handle_maps(&mut self, now: Now, disk: &mut dyn Disk, m: &MOsdMap, fx: &mut Vec<Effect>) {
-        self.take_maps(now, disk, m, fx);
+        self.take_maps(now, disk, m, true, fx);
         self.loop_back(now, disk, fx);
     }
 
@@ -216,14 +234,14 @@ impl Osd {
                     pg.repop_committed(&mut cx, interval, version);
                 }
             }
-            TxcRoute::Pg { pgid, interval, step } => {
+            TxcRoute::Pg { pgid, round, step } => {
                 let removed = step == PgStep::Removed;
                 let Some(pg) = self.pgs.get_mut(&pgid) else { return };
-                pg.handle_step(&mut cx, interval, step);
+                pg.handle_step(&mut cx, round, step);
                 if removed && pg.is_removed() {
                     self.pgs.remove(&pgid);
                     // The map may want it here again meanwhile.
-                    self.create_pgs(now, disk, fx);
+                    self.create_pgs(now, disk, &[], fx);
                 }
             }
         }
@@ -256,11 +274,12 @@ impl Osd {
                 (Some(pg), _) => pg.handle_peer(&mut cx, m),
                 // We hold nothing of it.
                 (None, PgBody::Query) => {
-                    cx.send_pg(m.osd, m.pgid, m.interval, PgBody::Info(PeerInfo::default()), Durable::Now);
+                    cx.send_pg(m.osd, m.pgid, m.round, PgBody::Info(PeerInfo::default()), Durable::Now);
                 }
                 _ => {}
             },
             Message::OsdHeartbeat(m) => self.heartbeats.handle(&mut cx, m),
+            Message::OsdSessionLost(m) => self.ask_peer_again(now, disk, m.osd, fx),
             Message::MOsdOpReply(m) => {
                 for pg in self.pgs.values_mut() {
                     if pg.handle_copy_reply(&mut cx, tid, &m) {
@@ -268,11 +287,16 @@ impl Osd {
                     }
                 }
             }
-            Message::MOsdMap(m) => self.take_maps(now, disk, &m, fx),
+            Message::MOsdMap(m) => self.take_maps(now, disk, &m, false, fx),
             // Acknowledgements of backoffs, and pings of sessions with watches.
             Message::MOsdBackoff(_) | Message::MPing(_) => {}
             other => tracing::debug!(?from, kind = other.name(), "not for an OSD"),
         }
+    }
+
+    fn ask_peer_again(&mut self, now: Now, disk: &mut dyn Disk, osd: OsdId, fx: &mut Vec<Effect>) {
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        self.pgs.values_mut().for_each(|pg| pg.handle_peer_reset(&mut cx, osd));
     }
 
     fn wait_for_map(&mut self, epoch: Epoch, from: Peer, tid: u64, msg: Message, fx: &mut Vec<Effect>) {
@@ -282,9 +306,9 @@ impl Osd {
         }
     }
 
-    fn take_maps(&mut self, now: Now, disk: &mut dyn Disk, m: &MOsdMap, fx: &mut Vec<Effect>) {
+    fn take_maps(&mut self, now: Now, disk: &mut dyn Disk, m: &MOsdMap, from_mon: bool, fx: &mut Vec<Effect>) {
         let before = self.maps.newest.clone();
-        let (taken, txn) = self.maps.take(m);
+        let (taken, txn) = self.maps.take(m, from_mon);
         if taken.is_empty() {
             return;
         }
@@ -305,12 +329,15 @@ impl Osd {
                 false => pg.handle_maps(&mut cx, &before, since.get(id).copied().unwrap_or_default()),
             }
         }
-        self.create_pgs(now, disk, fx);
+        self.create_pgs(now, disk, &taken, fx);
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         cx.submit(txn);
         self.heartbeats.handle_map(now, &self.sh, &self.pgs);
-        if !self.sh.booted {
-            self.ask_to_boot(now, disk, fx);
+        match (was_booted, self.sh.booted) {
+            (_, false) => self.ask_to_boot(now, disk, fx),
+            // Until now the manager had no OSD of our name, or a dead one.
+            (false, true) => self.send_stats(now, disk, fx),
+            (true, true) => {}
         }
         for session in std::mem::take(&mut self.sh.orphaned) {
             self.share_map(disk, session, Epoch(0), fx);
@@ -324,8 +351,9 @@ impl Osd {
         map.is_up(me) && map.addrs(me).is_some_and(|a| a.msgr2() == self.config.addrs.msgr2())
     }
 
-    /// Copies that the map wants here and that are not: new ones, with their past looked up in older maps.
-    fn create_pgs(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+    /// Copies that the map wants here and that are not: new ones, with their past looked up in older maps: those on disk,
+    /// and the newest ones, which may not be there yet.
+    fn create_pgs(&mut self, now: Now, disk: &mut dyn Disk, newest: &[Arc<OsdMap>], fx: &mut Vec<Effect>) {
         let map = self.maps.newest.clone();
         let me = self.sh.whoami;
         let wanted = |id: &PgId| Mapping::of(&map, *id).is_some_and(|m| m.involves(me));
@@ -349,8 +377,10 @@ impl Osd {
             }
             *old = Some(m.clone());
         };
-        self.maps.replay(disk, first_needed, map.epoch, |m| visit(&mut old, m, &mut walks));
-        visit(&mut old, &map, &mut walks);
+        let current = std::slice::from_ref(&map);
+        let newest = if newest.is_empty() { current } else { newest };
+        self.maps.replay(disk, first_needed, newest[0].epoch, |m| visit(&mut old, m, &mut walks));
+        newest.iter().for_each(|m| visit(&mut old, m, &mut walks));
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         for (id, walk) in walks {
             let mut pg = Pg::new(id, walk);
@@ -394,7 +424,7 @@ impl Osd {
             return;
         }
         let refusal = match from {
-            Peer::Session(_) if is_blocklisted(&map, &origin.addr) => Some(Errno::ESHUTDOWN),
+            Peer::Session(_) if map.is_blocklisted(&origin.addr) => Some(Errno::ESHUTDOWN),
             Peer::Session(id) if !self.sessions.get(&id).is_some_and(|s| s.may(&map, &m)) => Some(Errno::EPERM),
             _ => None,
         };
@@ -448,6 +478,9 @@ impl Osd {
 
     /// Time for a turn; see `next_timeout`.
     pub fn handle_timeout(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        for osd in std::mem::take(&mut self.lost_peers) {
+            self.handle_peer_reset(now, disk, osd, fx);
+        }
         self.tick(now, disk, fx);
         self.loop_back(now, disk, fx);
     }

@@ -121,6 +121,13 @@ impl Osd {
         fx.push(Effect::Send { to: Peer::Mon, tid: 0, msg: msg.into() });
     }
 
+    /// There is a manager who knows nothing of us yet.
+    pub fn handle_manager(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        if self.sh.booted {
+            self.send_stats(now, disk, fx);
+        }
+    }
+
     pub(crate) fn send_stats(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
         let stats = self.mgr_stats(now, disk);
         fx.push(Effect::Send { to: Peer::Mgr, tid: 0, msg: stats.into() });

@@ -79,11 +79,3 @@ impl Session {
 fn writes(op: &Op) -> bool {
     op.writes() && !matches!(op, Op::Watch(w) if w.op == Watch::PING)
 }
-
-/// True if the map says that this address is to be cut off: itself, or every instance at its IP address.
-pub(crate) fn is_blocklisted(map: &OsdMap, addr: &EntityAddr) -> bool {
-    let Some(sock) = addr.sock else { return false };
-    map.blocklist.keys().any(|b| {
-        b.sock.is_some_and(|s| s.ip() == sock.ip() && ((s.port() == sock.port() && b.nonce == addr.nonce) || (s.port() == 0 && b.nonce == 0)))
-    })
-}

@@ -6,6 +6,7 @@ use crate::program::Program;
 use crate::sim::{Sim, Tunables};
 use crate::workload::{Workload, read_everything};
 use crate::world::SimWorld;
+use admin::option::{ConfigValues, Source};
 use auth::{CryptoKey, EntityAuth, KeyKind, Keyring};
 use bytes::Bytes;
 use client::{Handle, MonClientConfig};
@@ -38,13 +39,15 @@ pub struct Plan {
     pub pgs: u32,
     /// Entries a PG log keeps: few make backfill of what would be recovery.
     pub log_entries_max: usize,
+    /// `osd_pg_log_dups_tracked`: writes whose requests a PG knows when they are sent again.
+    pub log_dups_tracked: u64,
     /// `mon_osd_down_out_interval`, seconds: short ones move data.
     pub out_after_s: u32,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { osds: 3, size: 3, min_size: 2, pgs: 4, log_entries_max: 100, out_after_s: 600 }
+        Plan { osds: 3, size: 3, min_size: 2, pgs: 4, log_entries_max: 100, log_dups_tracked: 3000, out_after_s: 600 }
     }
 }
 
@@ -104,7 +107,7 @@ impl Cluster {
         let ids = Rc::new(Identity::new(&mut rng, plan.osds));
         let mon = add_mon(&mut sim, &ids, plan);
         let mon_addrs = AddrVec(vec![EntityAddr::msgr2(sim.addr(mon), 0)]);
-        let osds = (0..plan.osds).map(|n| add_osd(&mut sim, &ids, n, &mon_addrs, plan.log_entries_max)).collect();
+        let osds = (0..plan.osds).map(|n| add_osd(&mut sim, &ids, n, &mon_addrs, plan)).collect();
         let model = Rc::new(RefCell::new(Model::default()));
         let mut cluster = Cluster { sim, mon, osds, programs: Vec::new(), model, ids, mon_addrs };
         cluster.sim.start(mon);
@@ -222,8 +225,9 @@ fn add_mon(sim: &mut Sim, ids: &Rc<Identity>, plan: &Plan) -> HostId {
     id
 }
 
-fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &AddrVec, log_entries_max: usize) -> HostId {
+fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &AddrVec, plan: &Plan) -> HostId {
     let (own, mon_addrs) = (ids.clone(), mon_addrs.clone());
+    let (log_entries_max, tracked) = (plan.log_entries_max, plan.log_dups_tracked.to_string());
     let whoami = n as i32;
     let id = sim.add(&format!("osd.{n}"), OSD_PORT, DISK_BYTES, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
         let mut rng = ChaCha8Rng::seed_from_u64(boot.seed);
@@ -231,6 +235,8 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &AddrVec, log
         let name = osd_name(n);
         let addrs = AddrVec(vec![EntityAddr::msgr2(boot.addr, boot.nonce)]);
         let location = [("root", "default".to_owned()), ("host", format!("host-{n}"))];
+        let mut options = ConfigValues::new(name.clone(), "ceph", "");
+        options.set("osd_pg_log_dups_tracked", Source::File, &tracked).expect("a number");
         let osd = osd::OsdConfig {
             whoami: OsdId(whoami),
             fsid: own.fsid,
@@ -242,7 +248,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &AddrVec, log
             crush_location: location.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
             limits: Default::default(),
             log_entries_max,
-            options: None,
+            options: Some(options),
         };
         let mon = MonClientConfig::new(name.clone(), own.key(&name), vec![mon_addrs.clone()]);
         let store = store.expect("an OSD mounts what it wrote");

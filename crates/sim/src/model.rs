@@ -3,15 +3,24 @@
 //! Each object has one writer that does one thing at a time. So an object holds what was acknowledged last, or, while a
 //! write is under way, either that or the new content; nothing else, ever.
 
+use client::Omap;
 use std::collections::BTreeMap;
+
+/// All that an object holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Content {
+    pub data: Vec<u8>,
+    pub xattrs: Omap,
+    pub omap: Omap,
+}
 
 /// What an object may hold.
 #[derive(Debug, Clone, Default)]
 struct Expected {
     /// `None`: the object is not there.
-    acked: Option<Vec<u8>>,
+    acked: Option<Content>,
     /// What a write under way would make of it.
-    under_way: Option<Option<Vec<u8>>>,
+    under_way: Option<Option<Content>>,
 }
 
 /// Everything the workload knows.
@@ -32,7 +41,7 @@ pub struct Model {
 
 impl Model {
     /// A write is about to make `content` of the object.
-    pub fn begin(&mut self, name: &str, content: Option<Vec<u8>>) {
+    pub fn begin(&mut self, name: &str, content: Option<Content>) {
         self.objects.entry(name.to_owned()).or_default().under_way = Some(content);
     }
 
@@ -47,7 +56,7 @@ impl Model {
     }
 
     /// What the object surely holds when nothing is under way.
-    pub fn content(&self, name: &str) -> Option<Vec<u8>> {
+    pub fn content(&self, name: &str) -> Option<Content> {
         self.objects.get(name).and_then(|o| o.acked.clone())
     }
 
@@ -57,16 +66,24 @@ impl Model {
     }
 
     /// A read returned `found`.
-    pub fn check(&mut self, name: &str, found: Option<&[u8]>) {
+    pub fn check(&mut self, name: &str, found: Option<&Content>) {
         self.reads += 1;
         let object = self.objects.get(name).cloned().unwrap_or_default();
         let allowed = std::iter::once(&object.acked).chain(&object.under_way);
-        if !allowed.into_iter().any(|content| content.as_deref() == found) {
-            let gap = difference(object.acked.as_deref().unwrap_or_default(), found.unwrap_or_default());
-            let told = |c: Option<&[u8]>| c.map(|c| (c.len(), crc32c::crc32c(c), c.first().copied()));
-            let (acked, under_way) = (told(object.acked.as_deref()), object.under_way.map(|c| told(c.as_deref())));
+        if !allowed.into_iter().any(|content| content.as_ref() == found) {
+            let none = Content::default();
+            let (expected, got) = (object.acked.as_ref().unwrap_or(&none), found.unwrap_or(&none));
+            let what = [
+                difference(&expected.data, &got.data),
+                keys_that_differ("xattrs", &expected.xattrs, &got.xattrs),
+                keys_that_differ("omap keys", &expected.omap, &got.omap),
+            ];
+            let (acked, under_way) = (told(object.acked.as_ref()), object.under_way.map(|c| told(c.as_ref())));
             let found = told(found);
-            self.faults.push(format!("{name} holds {found:?}, acknowledged {acked:?}, under way {under_way:?}; {gap}"));
+            self.faults.push(format!(
+                "{name} holds {found:?}, acknowledged {acked:?}, under way {under_way:?}; {}",
+                what.into_iter().flatten().collect::<Vec<_>>().join(", ")
+            ));
         }
     }
 
@@ -76,14 +93,25 @@ impl Model {
     }
 }
 
+/// Length, checksum and first byte of the data, numbers of xattrs and omap keys.
+fn told(content: Option<&Content>) -> Option<(usize, u32, Option<u8>, usize, usize)> {
+    content.map(|c| (c.data.len(), crc32c::crc32c(&c.data), c.data.first().copied(), c.xattrs.len(), c.omap.len()))
+}
+
 /// Where two contents differ, first to last byte, and whether the found one has zeros there.
-fn difference(expected: &[u8], found: &[u8]) -> String {
+fn difference(expected: &[u8], found: &[u8]) -> Option<String> {
     let differs = |i: &usize| expected.get(*i) != found.get(*i);
     let all = 0..expected.len().max(found.len());
-    let (Some(first), Some(last)) = (all.clone().find(differs), all.rev().find(differs)) else { return "no byte differs".into() };
+    let (first, last) = (all.clone().find(differs)?, all.rev().find(differs)?);
     let there = found.get(first..=last.min(found.len().saturating_sub(1))).unwrap_or_default();
     let zeros = there.iter().filter(|b| **b == 0).count();
-    format!("bytes {first}..={last} differ, {zeros} of {} found are zero", there.len())
+    Some(format!("bytes {first}..={last} differ, {zeros} of {} found are zero", there.len()))
+}
+
+fn keys_that_differ(what: &str, expected: &Omap, found: &Omap) -> Option<String> {
+    let all = expected.keys().chain(found.keys());
+    let differ: std::collections::BTreeSet<_> = all.filter(|k| expected.get(*k) != found.get(*k)).collect();
+    (!differ.is_empty()).then(|| format!("{} {what} differ, of them {:?}", differ.len(), differ.first()))
 }
 
 #[cfg(test)]
@@ -92,15 +120,16 @@ mod tests {
 
     #[test]
     fn a_lost_acknowledged_write_is_a_fault_and_an_unfinished_one_is_not() {
+        let holds = |b: u8| Content { data: vec![b], ..Content::default() };
         let mut m = Model::default();
-        m.begin("a", Some(vec![1]));
+        m.begin("a", Some(holds(1)));
         m.check("a", None);
-        m.check("a", Some(&[1]));
+        m.check("a", Some(&holds(1)));
         m.acknowledged("a");
         assert!(m.faults.is_empty());
         m.check("a", None);
-        m.begin("a", Some(vec![2]));
-        m.check("a", Some(&[3]));
+        m.begin("a", Some(holds(2)));
+        m.check("a", Some(&holds(3)));
         assert_eq!(m.faults.len(), 2);
     }
 }

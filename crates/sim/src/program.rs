@@ -2,7 +2,7 @@
 
 use crate::world::SimWorld;
 use client::{Client, Handle, MonClientConfig};
-use msgr::Action;
+use node::messenger::carry_out;
 use node::{Input, Node, World};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -107,11 +107,7 @@ impl Node<SimWorld> for Program {
 
     fn settle(&mut self, world: &mut SimWorld) {
         while let Some(action) = self.client.poll_action() {
-            match action {
-                Action::Dial { sock, addr } => world.dial(sock, addr),
-                Action::Transmit { sock, bufs } => world.transmit(sock, bufs),
-                Action::Close { sock } => world.close(sock),
-            }
+            carry_out(world, action);
         }
         if let Some(at) = [self.client.next_timeout(), self.clock.next()].into_iter().flatten().min() {
             world.wake_at(at);

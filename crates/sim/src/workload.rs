@@ -1,9 +1,10 @@
 //! What simulated clients do: write, change and remove objects of their own, and check what they read.
 
 use crate::program::Clock;
-use crate::model::Model;
+use crate::model::{Content, Model};
 use bytes::Bytes;
-use client::{Handle, IoCtx};
+use client::{Handle, IoCtx, Omap};
+use denc::BString;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::cell::RefCell;
@@ -12,6 +13,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 use types::Errno;
+use types::msg::{Op, OsdOp};
 
 /// How much a client does.
 #[derive(Debug, Clone)]
@@ -85,12 +87,15 @@ impl Writer {
 
     async fn step(&mut self, pool: &IoCtx, object: &str) {
         let now = self.model.borrow().content(object);
-        match (self.rng.random_range(0..10), now) {
+        match (self.rng.random_range(0..14), now) {
             (0..=2, _) => self.read(pool, object).await,
             (3, Some(_)) => self.remove(pool, object).await,
             (4..=6, Some(content)) => self.overwrite(pool, object, content).await,
             (7, Some(content)) => self.append(pool, object, content).await,
-            _ => self.write_full(pool, object).await,
+            (8, Some(content)) => self.cut(pool, object, content).await,
+            (9, Some(content)) => self.xattr(pool, object, content).await,
+            (10 | 11, Some(content)) => self.omap(pool, object, content).await,
+            (_, content) => self.write_full(pool, object, content.unwrap_or_default()).await,
         }
     }
 
@@ -101,32 +106,106 @@ impl Writer {
         data.into()
     }
 
-    async fn write_full(&mut self, pool: &IoCtx, object: &str) {
+    fn begin(&self, object: &str, content: Content) {
+        self.model.borrow_mut().begin(object, Some(content));
+    }
+
+    async fn write_full(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
         let len = self.rng.random_range(1..=self.work.bytes_max);
         let data = self.fresh(len);
-        self.model.borrow_mut().begin(object, Some(data.to_vec()));
+        content.data = data.to_vec();
+        self.begin(object, content);
         let result = pool.write_full(object.as_bytes(), data).await;
         self.wrote(object, "write_full", result);
     }
 
-    async fn overwrite(&mut self, pool: &IoCtx, object: &str, mut content: Vec<u8>) {
-        let offset = self.rng.random_range(0..=content.len());
+    async fn overwrite(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
+        let offset = self.rng.random_range(0..=content.data.len());
         let len = self.rng.random_range(1..=self.work.bytes_max / 2);
         let data = self.fresh(len);
-        content.resize(content.len().max(offset + data.len()), 0);
-        content[offset..offset + data.len()].copy_from_slice(&data);
-        self.model.borrow_mut().begin(object, Some(content));
+        content.data.resize(content.data.len().max(offset + data.len()), 0);
+        content.data[offset..offset + data.len()].copy_from_slice(&data);
+        self.begin(object, content);
         let result = pool.write(object.as_bytes(), offset as u64, data).await;
         self.wrote(object, "write", result);
     }
 
-    async fn append(&mut self, pool: &IoCtx, object: &str, mut content: Vec<u8>) {
+    async fn append(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
         let len = self.rng.random_range(1..=512);
         let data = self.fresh(len);
-        content.extend_from_slice(&data);
-        self.model.borrow_mut().begin(object, Some(content));
+        content.data.extend_from_slice(&data);
+        self.begin(object, content);
         let result = pool.append(object.as_bytes(), data).await;
         self.wrote(object, "append", result);
+    }
+
+    /// Cuts the object short, makes it longer, or makes a hole in it.
+    async fn cut(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
+        let size = content.data.len();
+        let at = self.rng.random_range(0..=size + 5000);
+        if self.rng.random() {
+            content.data.resize(at, 0);
+            self.begin(object, content);
+            let result = pool.truncate(object.as_bytes(), at as u64).await;
+            return self.wrote(object, "truncate", result);
+        }
+        let (from, len) = (at.min(size), self.rng.random_range(1..=20_000));
+        // Zeros to the end and beyond cut the object short (PrimaryLogPG::do_osd_ops makes a truncate of it).
+        match content.data.get_mut(from..from + len).filter(|_| from + len < size) {
+            Some(hole) => hole.fill(0),
+            None => content.data.truncate(from),
+        }
+        self.begin(object, content);
+        let result = pool.zero(object.as_bytes(), from as u64, len as u64).await;
+        self.wrote(object, "zero", result);
+    }
+
+    async fn xattr(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
+        let name = BString::from(format!("x{}", self.rng.random_range(0..4)).as_str());
+        if self.rng.random_ratio(1, 3) && content.xattrs.remove(&name).is_some() {
+            self.begin(object, content);
+            let result = pool.rmxattr(object.as_bytes(), &name).await;
+            return self.wrote(object, "rmxattr", result);
+        }
+        let len = self.rng.random_range(0..300);
+        let value = self.fresh(len);
+        content.xattrs.insert(name.clone(), value.clone());
+        self.begin(object, content);
+        let result = pool.setxattr(object.as_bytes(), &name, &value).await;
+        self.wrote(object, "setxattr", result);
+    }
+
+    async fn omap(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
+        match self.rng.random_range(0..8) {
+            0 => {
+                content.omap.clear();
+                self.begin(object, content);
+                let result = pool.omap_clear(object.as_bytes()).await;
+                self.wrote(object, "omap_clear", result);
+            }
+            1 | 2 => {
+                let gone = content.omap.keys().filter(|_| self.rng.random_ratio(1, 3)).cloned().collect();
+                content.omap.retain(|k, _| !std::collections::BTreeSet::contains(&gone, k));
+                self.begin(object, content);
+                let result = pool.omap_rm_keys(object.as_bytes(), &gone).await;
+                self.wrote(object, "omap_rm_keys", result);
+            }
+            _ => {
+                // Sometimes more than one part of a push holds.
+                let n = if self.rng.random_ratio(1, 8) { 700 } else { self.rng.random_range(1..20) };
+                let values: Omap = (0..n)
+                    .map(|_| {
+                        let key = BString::from(format!("k{:04}", self.rng.random_range(0..1000)).as_str());
+                        let len = self.rng.random_range(0..40);
+                        (key, self.fresh(len))
+                    })
+                    .collect();
+                content.omap.extend(values.clone());
+                self.begin(object, content);
+                let result = pool.omap_set(object.as_bytes(), &values).await;
+                self.wrote(object, "omap_set", result);
+            }
+        }
     }
 
     async fn remove(&mut self, pool: &IoCtx, object: &str) {
@@ -149,13 +228,28 @@ impl Writer {
 }
 
 async fn read_and_check(pool: &IoCtx, object: &str, model: &Rc<RefCell<Model>>) {
-    let result = pool.read(object.as_bytes(), 0, 0).await;
+    let result = read_all(pool, object).await;
     let mut model = model.borrow_mut();
     match result {
         Ok(found) => model.check(object, Some(&found)),
         Err(Errno::ENOENT) => model.check(object, None),
         Err(errno) => model.fault(format!("read of {object}: {errno}")),
     }
+}
+
+/// Data, xattrs and omap in one request: as they are at one moment.
+async fn read_all(pool: &IoCtx, object: &str) -> Result<Content, Errno> {
+    let omap = denc::to_bytes(&(BString::default(), 1_000_000u64, BString::default()), 0);
+    let ops = vec![OsdOp::read(0, 0), Op::GetXattrs.into(), OsdOp::with(Op::OmapGetVals, omap)];
+    let reply = pool.read_ops(object.as_bytes(), ops, 0).await?;
+    if reply.result < 0 {
+        return Err(Errno(-reply.result));
+    }
+    let out = |i: usize| reply.ops.get(i).map(|o| o.outdata.contiguous()).unwrap_or_default();
+    let xattrs: Omap = denc::from_bytes(&out(1)).expect("an OSD encodes xattrs");
+    let (omap, more): (Omap, bool) = denc::from_bytes(&out(2)).expect("an OSD encodes an omap");
+    assert!(!more, "fewer keys than an OSD lists at once");
+    Ok(Content { data: out(0).to_vec(), xattrs, omap })
 }
 
 /// A task that reads every object there ever was and checks it.

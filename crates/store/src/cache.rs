@@ -1,6 +1,6 @@
 //! Caches with a budget in bytes: the clock algorithm, which costs a flag per use instead of a list.
 
-use crate::onode::Onode;
+use crate::onode::{Block, Onode};
 use bytes::Bytes;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
@@ -65,6 +65,9 @@ impl OnodeCache {
 }
 
 /// Data blocks by device block number.
+///
+/// Holds: what is handed out has the checksum it is asked for by. Content that a read brought late, after its block was
+/// written anew or given to another object, is therefore never taken for the block's.
 #[derive(Default)]
 pub(crate) struct BlockCache {
     map: HashMap<u64, Cached, BuildHasherDefault<BlockHasher>>,
@@ -75,6 +78,7 @@ pub(crate) struct BlockCache {
 
 struct Cached {
     data: Bytes,
+    crc: u32,
     hot: bool,
     ticket: u64,
 }
@@ -83,24 +87,26 @@ struct Cached {
 const BLOCK_COST: u64 = 4096 + 128;
 
 impl BlockCache {
-    pub fn get(&mut self, block: u64) -> Option<Bytes> {
-        let c = self.map.get_mut(&block)?;
+    pub fn get(&mut self, block: Block) -> Option<Bytes> {
+        let c = self.map.get_mut(&block.phys).filter(|c| c.crc == block.crc)?;
         c.hot = true;
         Some(c.data.clone())
     }
 
-    pub fn put(&mut self, block: u64, data: Bytes) {
-        if let Some(c) = self.map.get_mut(&block) {
-            c.data = data;
+    /// `block.crc` must be the checksum of `data`.
+    pub fn put(&mut self, block: Block, data: Bytes) {
+        let Block { phys, crc } = block;
+        if let Some(c) = self.map.get_mut(&phys) {
+            (c.data, c.crc) = (data, crc);
             return;
         }
         self.ticket += 1;
-        self.map.insert(block, Cached { data, hot: false, ticket: self.ticket });
-        self.ring.push_back((block, self.ticket));
+        self.map.insert(phys, Cached { data, crc, hot: false, ticket: self.ticket });
+        self.ring.push_back((phys, self.ticket));
     }
 
-    pub fn forget(&mut self, block: u64) {
-        self.map.remove(&block);
+    pub fn forget(&mut self, phys: u64) {
+        self.map.remove(&phys);
     }
 
     pub fn trim(&mut self, budget: u64) {
@@ -144,23 +150,36 @@ impl Hasher for BlockHasher {
 mod tests {
     use super::*;
 
+    fn block(phys: u64) -> Block {
+        Block { phys, crc: 0 }
+    }
+
     #[test]
     fn the_block_cache_keeps_its_budget_and_what_is_used() {
         let mut c = BlockCache::default();
         for b in 0..1000 {
-            c.put(b, Bytes::from_static(&[0; 16]));
-            c.get(7);
+            c.put(block(b), Bytes::from_static(&[0; 16]));
+            c.get(block(7));
             c.trim(100 * BLOCK_COST);
         }
-        assert!(c.map.len() <= 100 && c.get(7).is_some() && c.get(8).is_none());
+        assert!(c.map.len() <= 100 && c.get(block(7)).is_some() && c.get(block(8)).is_none());
+    }
+
+    #[test]
+    fn content_of_another_checksum_is_not_the_blocks() {
+        let mut c = BlockCache::default();
+        c.put(Block { phys: 3, crc: 1 }, Bytes::from_static(b"old"));
+        assert_eq!(c.get(Block { phys: 3, crc: 2 }), None);
+        c.put(Block { phys: 3, crc: 2 }, Bytes::from_static(b"new"));
+        assert_eq!(c.get(Block { phys: 3, crc: 2 }), Some(Bytes::from_static(b"new")));
     }
 
     #[test]
     fn forgetting_does_not_let_the_ring_grow() {
         let mut c = BlockCache::default();
         for b in 0..10_000 {
-            c.put(b % 3, Bytes::new());
-            c.put(b, Bytes::new());
+            c.put(block(b % 3), Bytes::new());
+            c.put(block(b), Bytes::new());
             c.forget(b);
             c.trim(100 * BLOCK_COST);
         }

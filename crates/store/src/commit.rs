@@ -188,21 +188,37 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         for number in self.flushing.take().unwrap_or_default() {
             let Some(txc) = self.txcs.remove(&number) else { continue };
             self.deferred.committed = self.deferred.committed.max(txc.deferred_seq);
-            for phys in txc.freed {
-                match self.deferred.blocks.get_mut(&phys) {
-                    Some(b) => b.freed = true,
-                    None => self.release(phys),
+            let mut free = txc.freed;
+            free.retain(|phys| match self.deferred.blocks.get_mut(phys) {
+                Some(b) => {
+                    b.freed = true;
+                    false
                 }
-            }
+                None => true,
+            });
+            self.release(free);
             self.events.push_back(StoreEvent::Committed(txc.id));
         }
     }
 
-    fn release(&mut self, phys: u64) {
-        self.alloc.release(phys);
-        if self.config.discard {
-            self.dev.discard(phys * BLOCK, BLOCK);
+    /// Blocks that nothing refers to any more, nor will after a crash.
+    fn release(&mut self, mut blocks: Vec<u64>) {
+        for phys in &blocks {
+            self.cache.forget(*phys);
+            self.alloc.release(*phys);
         }
+        if blocks.is_empty() || (!self.config.discard && !self.is_tight_beneath()) {
+            return;
+        }
+        blocks.sort_unstable();
+        for run in blocks.chunk_by(|a, b| a + 1 == *b) {
+            self.dev.discard(run[0] * BLOCK, run.len() as u64 * BLOCK);
+        }
+    }
+
+    /// True if the file system beneath a sparse file runs full: then what is freed here must be free there.
+    fn is_tight_beneath(&self) -> bool {
+        self.dev.room_beneath().is_some() && self.available() < self.total() / 4
     }
 
     /// Starts writing deferred blocks to their place, when there are enough to be worth a flush.
@@ -242,17 +258,22 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if let (Some(first), Some(last)) = (batch.records.first(), batch.records.last()) {
             self.batch.delete_range(key::deferred(first.seq), key::deferred(last.seq + 1));
         }
+        let mut free = Vec::new();
         for record in batch.records {
             for (phys, _) in &record.blocks {
                 match self.deferred.drop_one(*phys) {
-                    Some((_, true)) => self.release(*phys),
-                    // Copied where it would keep a larger buffer alive.
-                    Some((data, false)) if record.blocks.len() > 1 => self.cache.put(*phys, Bytes::copy_from_slice(&data)),
-                    Some((data, false)) => self.cache.put(*phys, data),
+                    Some((_, true)) => free.push(*phys),
+                    Some((data, false)) => {
+                        let block = Block { phys: *phys, crc: crc32c::crc32c(&data) };
+                        // Copied where it would keep a larger buffer alive.
+                        let alone = record.blocks.len() == 1;
+                        self.cache.put(block, if alone { data } else { Bytes::copy_from_slice(&data) });
+                    }
                     None => {}
                 }
             }
         }
+        self.release(free);
         // Whoever had to wait for room goes on.
         let waiting: Vec<types::ShardPgId> = self.queues.keys().copied().collect();
         waiting.into_iter().for_each(|coll| self.queue_ready(coll));

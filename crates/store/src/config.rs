@@ -17,7 +17,7 @@ pub struct StoreConfig {
     pub data_cache_bytes: u64,
     /// How often a block with a wrong checksum is read again before that is believed (`bluestore_retry_disk_reads`).
     pub retry_disk_reads: u32,
-    /// Parts per thousand of the device that data may not take: room for whatever must always work.
+    /// Parts per thousand of the device that do not count as available: room for writes under way when it becomes full.
     pub reserve_per_mille: u32,
     /// Tell the device what was freed (`bdev_enable_discard`).
     pub discard: bool,
@@ -29,7 +29,7 @@ impl Default for StoreConfig {
             prefer_deferred_size: 32 << 10,
             deferred_batch_bytes: 4 << 20,
             deferred_bytes_max: 32 << 20,
-            onode_cache_bytes: 32 << 20,
+            onode_cache_bytes: 24 << 20,
             data_cache_bytes: 32 << 20,
             retry_disk_reads: 3,
             reserve_per_mille: 10,

@@ -26,6 +26,12 @@ pub trait BlockDev {
         false
     }
 
+    /// Bytes that may still be written to places never written before, where that is less than the device's size
+    /// says: a sparse file takes space from the file system under it. `None`: every block is there already.
+    fn room_beneath(&self) -> Option<u64> {
+        None
+    }
+
     /// Reads `len` bytes at `off`; answered with the bytes.
     fn read(&mut self, id: IoId, off: u64, len: usize);
 

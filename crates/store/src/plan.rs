@@ -41,7 +41,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Looks for every reason to refuse, before anything is changed.
     pub(crate) fn validate(&mut self, txn: &Transaction) -> Result<(), Errno> {
         let mut bits = self.colls.get(&txn.coll).copied();
-        let (mut need, mut growing) = (0u64, false);
+        let mut need = 0u64;
         let mut clones = false;
         for op in &txn.ops {
             let Some(_) = bits else {
@@ -60,7 +60,6 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                     let len = data.len() as u64;
                     check_range(*off, len)?;
                     need += len.div_ceil(BLOCK) + 1;
-                    growing = true;
                 }
                 // Zeroing part of a block takes a new one only if the old one is shared.
                 Op::Zero { off, len, .. } => {
@@ -75,14 +74,13 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                     check_range(*from_off, *len)?;
                     check_range(*to_off, *len)?;
                     need += len.div_ceil(BLOCK) + 1;
-                    (growing, clones) = (true, true);
+                    clones = true;
                 }
                 Op::Clone { .. } | Op::Rename { .. } => clones = true,
                 _ => {}
             }
         }
-        let kept = if growing { self.reserve() } else { 0 };
-        if need + kept > self.alloc.free() && need > 0 {
+        if need > self.alloc.free() {
             return Err(Errno::ENOSPC);
         }
         let bits = bits.or(self.colls.get(&txn.coll).copied()).unwrap_or(0);
@@ -215,7 +213,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             Op::SetAttrs { obj, attrs } => {
                 let o = &mut slots[at(obj)].onode;
                 self.create(o);
-                o.attrs.extend(attrs);
+                // In memory of their own: what comes from the network is cut out of chunks of 256 KB, and an onode that
+                // is cached keeps what it refers to.
+                o.attrs.extend(attrs.into_iter().map(|(name, value)| (name, Bytes::copy_from_slice(&value))));
             }
             Op::RmAttr { obj, name } => {
                 let o = &mut slots[at(obj)].onode;

@@ -122,7 +122,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             }
             return Some(data);
         }
-        if op.flags.bypass { None } else { self.cache.get(block.phys) }
+        if op.flags.bypass { None } else { self.cache.get(block) }
     }
 
     fn send_read(&mut self, mut op: ReadOp) {
@@ -208,9 +208,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         for part in &op.parts {
             let Part::Device { blocks, data, .. } = part else { continue };
             for (block, content) in blocks.iter().zip(data.chunks(BLOCK as usize)) {
-                // What is being written anew, or freed, is not what was read.
+                // What is being written anew, or freed, would only take room.
                 if self.alloc.is_used(block.phys) && !self.deferred.blocks.contains_key(&block.phys) {
-                    self.cache.put(block.phys, Bytes::copy_from_slice(content));
+                    self.cache.put(*block, Bytes::copy_from_slice(content));
                 }
             }
         }

@@ -82,6 +82,11 @@ pub(crate) enum IoKind {
     KvFlush,
 }
 
+/// Bytes of a device that writes under way may take: sixteen of 4 MiB.
+const RESERVE_LEAST: u64 = 64 << 20;
+/// Bytes of a file system beneath a sparse file that are left to the database and the log on it.
+const BENEATH_RESERVE: u64 = 128 << 20;
+
 /// Who wants the device flushed.
 pub(crate) enum FlushFor {
     Txc(u64),
@@ -159,13 +164,25 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let block = onode::BLOCK;
         let size = |from: u8| self.kv.approximate_size(&[from], &[from + 1]);
         StatFs {
-            total: self.alloc.blocks() * block,
-            available: self.alloc.free().saturating_sub(self.reserve()) * block,
+            total: self.total(),
+            available: self.available(),
             stored: self.stored,
             allocated: (self.alloc.blocks() - 1 - self.alloc.free()) * block,
             omap: size(key::OMAP),
             internal: size(key::OBJECT) + size(key::SEGMENT) + size(key::COLL_KEYS),
         }
+    }
+
+    /// Bytes for data now: what is free on the device, and in the file system beneath it, less what is kept back. A
+    /// system call at most.
+    pub fn available(&self) -> u64 {
+        let free = self.alloc.free().saturating_sub(self.reserve()) * onode::BLOCK;
+        self.dev.room_beneath().map_or(free, |room| free.min(room.saturating_sub(BENEATH_RESERVE)))
+    }
+
+    /// Bytes in all.
+    pub fn total(&self) -> u64 {
+        self.alloc.blocks() * onode::BLOCK
     }
 
     /// The device, for whoever drives it.
@@ -178,9 +195,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         &mut self.kv
     }
 
-    /// Blocks that only what must always work may take.
-    pub(crate) fn reserve(&self) -> u64 {
-        self.alloc.blocks() * u64::from(self.config.reserve_per_mille) / 1000
+    /// Blocks kept for what is on its way when the device becomes full: whoever orders writes goes by `available`, and a
+    /// write it ordered for all its copies must not fail on one of them.
+    fn reserve(&self) -> u64 {
+        let blocks = self.alloc.blocks();
+        let least = (RESERVE_LEAST / onode::BLOCK).min(blocks / 16);
+        least.max(blocks * u64::from(self.config.reserve_per_mille) / 1000)
     }
 
     pub(crate) fn check_alive(&self) -> Result<(), Errno> {

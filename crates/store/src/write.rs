@@ -191,7 +191,6 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             }
             return;
         }
-        self.cache.forget(phys);
         txc.freed.push(phys);
     }
 
@@ -210,7 +209,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             // Content that was made of something unreadable has the wrong checksum on purpose.
             return if crc32c::crc32c(&data) == block.crc { Source::Bytes(data) } else { Source::Bad(data) };
         }
-        match self.cache.get(block.phys).or_else(|| self.direct_content(block.phys)) {
+        match self.cache.get(block).or_else(|| self.direct_content(block.phys)) {
             Some(data) => Source::Bytes(data),
             None => Source::Device(block),
         }

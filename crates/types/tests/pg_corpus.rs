@@ -44,6 +44,7 @@ fn pg_and_usage_types_keep_stock_bytes() {
     judge::<PerfStat>("objectstore_perf_stat_t", 1);
     judge::<HitSetHistory>("pg_hit_set_history_t", 1);
     judge::<PgShard>("pg_shard_t", 1);
+    judge::<PgLogDup>("pg_log_dup_t", 2);
     judge::<LogEntry>("LogEntry", 5);
     judge::<Redirect>("request_redirect_t", 1);
 }

@@ -20,6 +20,7 @@ pub use signature::{ArgSpec, ArgType, Signature, Word};
 
 use crate::json;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use types::Errno;
 
 /// Bits of `CommandSpec::flags`.
@@ -177,6 +178,12 @@ impl CommandTable {
             (format!("cmd{n:03}"), text)
         });
         json::compact(&Value::Object(entries.collect()))
+    }
+
+    /// What `help` shows: each command's words with what they do.
+    pub fn help(&self) -> Value {
+        let all: BTreeMap<&str, &str> = self.entries.iter().map(|e| (e.signature.prefix(), e.spec.help)).collect();
+        all.into_iter().map(|(prefix, help)| (prefix.to_owned(), Value::from(help))).collect::<serde_json::Map<_, _>>().into()
     }
 
     /// The specification that `command` fits, and its arguments; the errors are those clients of Ceph get.

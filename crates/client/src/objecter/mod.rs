@@ -31,7 +31,7 @@ use std::time::Duration;
 use types::map::OsdMap;
 use types::msg::RawMessage;
 use types::pg::PoolStat;
-use types::{EntityKind, Epoch, Mono, Now, OsdId};
+use types::{Epoch, Mono, Now, OsdId};
 
 /// What a request needs besides the objecter itself.
 pub struct Link<'a> {
@@ -139,11 +139,15 @@ impl Objecter {
                 self.follow_manager(link);
                 return Some(event);
             }
-            MonClientEvent::ServiceRefused { conn, kind, errno } => match self.conns.get(&conn).copied() {
-                Some(osd) if kind == EntityKind::OSD => self.osd_refused(osd, errno),
-                _ if self.mgr == Some(conn) => self.mgr_refused(errno),
-                _ => return Some(event),
-            },
+            // Not the end of anything: it may not have heard of a new secret yet. As stock does, we go on trying.
+            MonClientEvent::ServiceRefused { conn, errno, .. } if self.conns.contains_key(&conn) => {
+                tracing::warn!(osd = ?self.conns.get(&conn), "refuses us: {errno}");
+                self.osd_lost(link, conn);
+            }
+            MonClientEvent::ServiceRefused { conn, errno, .. } if self.mgr == Some(conn) => {
+                tracing::warn!("the manager refuses us: {errno}");
+                self.mgr_lost(link);
+            }
             other => return Some(other),
         }
         None

@@ -234,16 +234,6 @@ impl Objecter {
         self.arm_tick(link.now.mono);
     }
 
-    pub(super) fn mgr_refused(&mut self, errno: Errno) {
-        self.mgr = None;
-        let manager = |q: &Question| matches!(q, Question::Manager { .. });
-        let tids: Vec<u64> = self.questions.iter().filter(|(_, q)| manager(q)).map(|(t, _)| *t).collect();
-        for tid in tids {
-            self.questions.remove(&tid);
-            self.say(command_failed(tid, errno, "the manager refused us"));
-        }
-    }
-
     fn mgr_unsend(&mut self) {
         for question in self.questions.values_mut() {
             if let Question::Manager { sent, .. } = question {

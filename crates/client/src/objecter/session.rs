@@ -1,13 +1,12 @@
 //! Sessions with OSDs: opened when there is something to send, opened again when lost, and held back where an OSD
 //! asks for it.
 
-use super::ops::OpReply;
 use super::{Link, Objecter};
 use msgr::{ConnId, Policy};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::msg::{MCommandReply, MOsdBackoff, MOsdMap, MOsdOpReply, MWatchNotify, RawMessage, WireMessage};
-use types::{AddrVec, EntityKind, Errno, HObject, Mono, OsdId, Snap, ShardPgId, features};
+use types::{AddrVec, EntityKind, HObject, Mono, OsdId, Snap, ShardPgId, features};
 
 /// First and longest wait before a lost session is opened again.
 const REOPEN_FIRST: Duration = Duration::from_millis(100);
@@ -76,16 +75,6 @@ impl Objecter {
         self.unsend(osd);
         // Perhaps it died: the monitors may know more.
         self.want_next_map(link);
-    }
-
-    pub(super) fn osd_refused(&mut self, osd: OsdId, errno: Errno) {
-        if let Some(session) = self.sessions.remove(&osd) {
-            session.conn.map(|conn| self.conns.remove(&conn));
-        }
-        let refused: Vec<u64> = self.ops.iter().filter(|(_, op)| op.osd == Some(osd)).map(|(t, _)| *t).collect();
-        for tid in refused {
-            self.finish_op(tid, OpReply::failed(errno));
-        }
     }
 
     /// Sessions whose OSD is down, gone, or has moved are closed; their requests go by the new map.

@@ -168,6 +168,24 @@ fn a_ticket_under_a_past_secret_is_renewed_and_the_request_passes() {
 }
 
 #[test]
+fn an_osd_that_refuses_us_is_tried_until_it_lets_us_in() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let primary = lab.primary_of("o");
+    lab.osds[primary].mood = Mood::Refuse;
+    let mut write = vec![Box::pin(io.write_full(b"o", data("x")))];
+    lab.idle(&mut client, &mut write);
+    lab.pass(&mut client, 30);
+    let refused = lab.osds[primary].refused;
+    // Three attempts are one dial; the dials become rare.
+    assert!((6..60).contains(&refused), "{refused}");
+    lab.osds[primary].mood = Mood::Serve;
+    lab.run(&mut client, write.remove(0)).unwrap();
+}
+
+#[test]
 fn a_watch_is_kept_over_a_lost_session() {
     let mut lab = Lab::new();
     let (mut client, handle) = lab.client(|_| {});

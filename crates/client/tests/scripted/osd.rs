@@ -18,6 +18,8 @@ pub enum Mood {
     Silent,
     /// Asks for patience.
     HoldBack,
+    /// Lets nobody in.
+    Refuse,
 }
 
 pub struct Osd {
@@ -52,7 +54,11 @@ impl Osd {
             match event {
                 Event::AuthRequest { conn, method, modes, payload, .. } => {
                     let auth = self.auth.entry(conn).or_insert_with(|| ServiceAuth::new(EntityKind::OSD));
-                    match auth.handle(&payload, modes[0], |id| secrets.get(id).cloned(), rng) {
+                    let reply = match self.mood {
+                        Mood::Refuse => ServiceReply::Bad(Errno::EACCES),
+                        _ => auth.handle(&payload, modes[0], |id| secrets.get(id).cloned(), rng),
+                    };
+                    match reply {
                         ServiceReply::More(reply) => self.ep.auth_reply_more(conn, reply),
                         ServiceReply::Done(s) => {
                             let (key, secret) = (s.session_key, s.connection_secret);
@@ -83,7 +89,7 @@ impl Osd {
             Message::MOsdOp(op) => {
                 self.seen.push(op.clone());
                 match self.mood {
-                    Mood::Silent => {}
+                    Mood::Silent | Mood::Refuse => {}
                     Mood::Serve => {
                         let reply = self.serve(&op);
                         self.ep.send(now, conn, RawMessage { tid: raw.tid, ..reply.to_raw(features::SUPPORTED) });

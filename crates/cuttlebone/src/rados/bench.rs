@@ -68,7 +68,7 @@ fn write(session: &Session, io: &IoCtx, args: &BenchArgs) -> Result<()> {
     let pid = std::process::id() as i32;
     let work = |n: u64| {
         let (io, data) = (io.clone(), data.clone());
-        async move { io.write_full(object_name(pid, n).as_bytes(), data).await.map(|()| ()) }
+        async move { io.write_full(object_name(pid, n).as_bytes(), data).await }
     };
     let figures = measure(session, args, u64::MAX, work)?;
     figures.print("write", args.block_size);

@@ -7,6 +7,7 @@ mod buffer;
 mod ring;
 mod threads;
 
+use crate::patience::until_free;
 use buffer::BufferPool;
 use bytes::Bytes;
 use ring::Ring;
@@ -17,7 +18,6 @@ use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use store::{BlockDev, IoId};
-use std::time::{Duration, Instant};
 use threads::Threads;
 use types::Errno;
 use types::msg::BufList;
@@ -26,9 +26,6 @@ use types::msg::BufList;
 const DMA_ALIGN: usize = 512;
 /// Pieces of one vectored write.
 const PIECES_MAX: usize = 512;
-
-/// How long another user of the device may take to be gone.
-const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 
 /// How I/O reaches the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,6 +56,7 @@ pub type Completion = (IoId, Result<Bytes, Errno>);
 
 /// What is to be done; memory stays here until it is.
 enum Request {
+    /// The buffer gets its memory as late as possible.
     Read { off: u64, buffer: buffer::Buffer },
     /// With `gather` the pieces are copied behind each other into aligned memory, as late as possible.
     Write { off: u64, pieces: Vec<Bytes>, gather: Option<BufferPool> },
@@ -66,20 +64,25 @@ enum Request {
 }
 
 impl Request {
-    /// Bytes of data to write.
-    fn write_len(&self) -> usize {
+    /// Bytes to move.
+    fn bytes(&self) -> usize {
         match self {
+            Request::Read { buffer, .. } => buffer.len(),
             Request::Write { pieces, .. } => pieces.iter().map(Bytes::len).sum(),
-            Request::Read { .. } | Request::Flush => 0,
+            Request::Flush => 0,
         }
     }
 
     /// Makes it one the kernel takes.
     fn prepare(&mut self) {
-        if let Request::Write { pieces, gather, .. } = self
-            && let Some(pool) = gather.take()
-        {
-            *pieces = vec![pool.gather(pieces).freeze()];
+        match self {
+            Request::Read { buffer, .. } => buffer.provide(),
+            Request::Write { pieces, gather, .. } => {
+                if let Some(pool) = gather.take() {
+                    *pieces = vec![pool.gather(pieces).freeze()];
+                }
+            }
+            Request::Flush => {}
         }
     }
 }
@@ -95,6 +98,8 @@ pub struct FileDev {
     size: u64,
     rotational: bool,
     direct: bool,
+    /// A file that does not have all its blocks yet.
+    sparse: bool,
     pool: BufferPool,
     engine: Arc<Mutex<Engine>>,
 }
@@ -141,7 +146,8 @@ pub fn open(path: &Path, backend: Backend) -> Result<(FileDev, DevEvents), OpenE
         },
     };
     let engine = Arc::new(Mutex::new(engine));
-    let dev = FileDev { file, size, rotational, direct, pool: BufferPool::default(), engine: engine.clone() };
+    let sparse = !is_disk && meta.blocks() * 512 < size;
+    let dev = FileDev { file, size, rotational, direct, sparse, pool: BufferPool::default(), engine: engine.clone() };
     Ok((dev, DevEvents { engine, wake }))
 }
 
@@ -155,21 +161,15 @@ fn open_direct(path: &Path) -> io::Result<(File, bool)> {
     }
 }
 
-/// Locks the device for us. A daemon that was killed may hold it a moment longer: the kernel takes a ring down in the
-/// background, and with it the files of its requests.
+/// Locks the device for us.
 fn lock(file: &File) -> io::Result<()> {
-    let start = Instant::now();
-    loop {
+    until_free(|e: &io::Error| e.kind() == io::ErrorKind::WouldBlock, || {
         // SAFETY: the descriptor is open for as long as `file` is borrowed.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-            return Ok(());
+        match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
         }
-        let e = io::Error::last_os_error();
-        if e.kind() != io::ErrorKind::WouldBlock || start.elapsed() > LOCK_PATIENCE {
-            return Err(e);
-        }
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    })
 }
 
 fn eventfd() -> io::Result<OwnedFd> {
@@ -219,8 +219,20 @@ impl BlockDev for FileDev {
         self.rotational
     }
 
+    fn room_beneath(&self) -> Option<u64> {
+        if !self.sparse {
+            return None;
+        }
+        let mut fs = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+        // SAFETY: the descriptor is ours, and the kernel writes one statvfs where there is room for one.
+        let done = unsafe { libc::fstatvfs(self.file.as_raw_fd(), fs.as_mut_ptr()) };
+        // SAFETY: zeroed before, and plain numbers.
+        let fs = unsafe { fs.assume_init() };
+        (done == 0).then(|| fs.f_bavail.saturating_mul(fs.f_frsize))
+    }
+
     fn read(&mut self, id: IoId, off: u64, len: usize) {
-        let buffer = self.pool.get(len);
+        let buffer = self.pool.promise(len);
         self.start(id, Request::Read { off, buffer });
     }
 
@@ -321,6 +333,7 @@ fn perform(file: &File, request: Request, done: usize) -> Result<Bytes, Errno> {
 mod tests {
     use super::*;
     use std::collections::BTreeMap;
+    use std::time::{Duration, Instant};
 
     fn wait(events: &DevEvents, n: usize) -> BTreeMap<u64, Result<Bytes, Errno>> {
         let mut out = Vec::new();

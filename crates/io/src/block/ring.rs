@@ -16,9 +16,11 @@ use store::IoId;
 use types::Errno;
 
 const ENTRIES: u32 = 256;
-/// Bytes of writes given to the kernel at a time: enough to keep a disk busy, few enough for the buffers they are
-/// copied into to be used again.
-const WRITING_MAX: usize = 8 << 20;
+/// Bytes of writes, and of large reads, given to the kernel at a time: enough to keep a disk busy, few enough for their
+/// buffers to be used again.
+const LANE_BYTES_MAX: usize = 8 << 20;
+/// Reads from this size on are large.
+const LARGE_READ_BYTES: usize = 256 << 10;
 
 pub(super) struct Ring {
     ring: IoUring,
@@ -27,12 +29,27 @@ pub(super) struct Ring {
     flying: Vec<Option<Flying>>,
     free: Vec<usize>,
     in_flight: usize,
-    /// Bytes of writes in flight.
-    writing: usize,
-    /// What found no room in the ring; writes apart, for they may have to wait where others need not.
+    /// What found no room in the ring; what has much to carry apart, for it may have to wait where others need not.
     backlog: VecDeque<(IoId, Request)>,
-    write_backlog: VecDeque<(IoId, Request)>,
+    large_reads: Lane,
+    writes: Lane,
     unsubmitted: bool,
+}
+
+/// Requests that go as far as there is room for their bytes.
+#[derive(Default)]
+struct Lane {
+    backlog: VecDeque<(IoId, Request)>,
+    /// Bytes in flight.
+    bytes: usize,
+}
+
+impl Lane {
+    fn next(&mut self) -> Option<(IoId, Request)> {
+        let (_, first) = self.backlog.front()?;
+        let fits = self.bytes == 0 || self.bytes + first.bytes() <= LANE_BYTES_MAX;
+        if fits { self.backlog.pop_front() } else { None }
+    }
 }
 
 struct Flying {
@@ -55,19 +72,32 @@ impl Ring {
             flying: Vec::new(),
             free: Vec::new(),
             in_flight: 0,
-            writing: 0,
             backlog: VecDeque::new(),
-            write_backlog: VecDeque::new(),
+            large_reads: Lane::default(),
+            writes: Lane::default(),
             unsubmitted: false,
         })
     }
 
     pub fn push(&mut self, id: IoId, request: Request) {
-        match request {
-            Request::Write { .. } => self.write_backlog.push_back((id, request)),
-            Request::Read { .. } | Request::Flush => self.backlog.push_back((id, request)),
-        }
+        self.backlog_of(&request).push_back((id, request));
         self.fill();
+    }
+
+    fn lane(&mut self, request: &Request) -> Option<&mut Lane> {
+        match request {
+            Request::Write { .. } => Some(&mut self.writes),
+            Request::Read { buffer, .. } if buffer.len() >= LARGE_READ_BYTES => Some(&mut self.large_reads),
+            Request::Read { .. } | Request::Flush => None,
+        }
+    }
+
+    fn backlog_of(&mut self, request: &Request) -> &mut VecDeque<(IoId, Request)> {
+        match request {
+            Request::Write { .. } => &mut self.writes.backlog,
+            Request::Read { buffer, .. } if buffer.len() >= LARGE_READ_BYTES => &mut self.large_reads.backlog,
+            Request::Read { .. } | Request::Flush => &mut self.backlog,
+        }
     }
 
     /// The next request that may go, if there is one.
@@ -75,26 +105,21 @@ impl Ring {
         if self.in_flight >= ENTRIES as usize {
             return None;
         }
-        if let Some(first) = self.backlog.pop_front() {
-            return Some(first);
-        }
-        let (_, write) = self.write_backlog.front()?;
-        let fits = self.writing == 0 || self.writing + write.write_len() <= WRITING_MAX;
-        if fits { self.write_backlog.pop_front() } else { None }
+        self.backlog.pop_front().or_else(|| self.large_reads.next()).or_else(|| self.writes.next())
     }
 
     fn put_back(&mut self, id: IoId, request: Request) {
-        match request {
-            Request::Write { .. } => self.write_backlog.push_front((id, request)),
-            Request::Read { .. } | Request::Flush => self.backlog.push_front((id, request)),
-        }
+        self.backlog_of(&request).push_front((id, request));
     }
 
     /// Moves the backlog into the ring as far as there is room. Never more in flight than the completion queue holds.
     fn fill(&mut self) {
         while let Some((id, mut request)) = self.next() {
-            let bytes = request.write_len();
             request.prepare();
+            let bytes = request.bytes();
+            if let Some(lane) = self.lane(&request) {
+                lane.bytes += bytes;
+            }
             let slot = self.free.pop().unwrap_or_else(|| {
                 self.flying.push(None);
                 self.flying.len() - 1
@@ -111,14 +136,21 @@ impl Ring {
                 continue;
             }
             self.in_flight += 1;
-            self.writing += bytes;
             self.unsubmitted = true;
+        }
+    }
+
+    fn leave_lane(&mut self, request: &Request) {
+        let bytes = request.bytes();
+        if let Some(lane) = self.lane(request) {
+            lane.bytes -= bytes;
         }
     }
 
     fn take_back(&mut self, slot: usize) {
         if let Some(flying) = self.flying[slot].take() {
             self.free.push(slot);
+            self.leave_lane(&flying.request);
             self.put_back(flying.id, flying.request);
         }
     }
@@ -145,7 +177,7 @@ impl Ring {
             let Some(flying) = self.flying.get_mut(slot).and_then(Option::take) else { continue };
             self.free.push(slot);
             self.in_flight -= 1;
-            self.writing -= flying.request.write_len();
+            self.leave_lane(&flying.request);
             self.finish(flying, result, out);
         }
         self.fill();
@@ -154,10 +186,7 @@ impl Ring {
 
     fn finish(&mut self, flying: Flying, result: i32, out: &mut Vec<Completion>) {
         let Flying { id, request, .. } = flying;
-        let wanted = match &request {
-            Request::Read { buffer, .. } => buffer.as_ref().len(),
-            Request::Write { .. } | Request::Flush => request.write_len(),
-        };
+        let wanted = request.bytes();
         let answer = match usize::try_from(result) {
             Ok(n) if n >= wanted => Ok(match request {
                 Request::Read { buffer, .. } => buffer.freeze(),
@@ -176,7 +205,8 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // The kernel must have let go of the memory before it is freed.
         self.backlog.clear();
-        self.write_backlog.clear();
+        self.large_reads.backlog.clear();
+        self.writes.backlog.clear();
         let mut ignored = Vec::new();
         while self.in_flight > 0 {
             if self.ring.submit_and_wait(1).is_err_and(|e| e.raw_os_error() != Some(libc::EINTR)) {

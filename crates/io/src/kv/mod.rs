@@ -5,11 +5,13 @@
 //! Why these settings: see `base_options` and `Layout`.
 //! Upstream: src/kv/RocksDBStore.cc.
 
+mod crc;
 mod options;
 
 pub use options::{OptionError, check_options};
 
 use crate::sink::IoSink;
+use crate::patience::until_free;
 use bytes::Bytes;
 use rocksdb::{
     BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode,
@@ -43,6 +45,9 @@ pub struct RocksConfig {
     /// Directory for the log, if it is to be on another device.
     pub wal_dir: Option<PathBuf>,
     pub layout: Layout,
+    /// Make the database if there is none: for mkfs. A daemon that runs has one, and an engine that finds its `CURRENT`
+    /// gone would begin anew over what is left.
+    pub create: bool,
     /// `bluestore_rocksdb_options`: `name=value`, separated by commas or semicolons, over our own settings.
     pub options: String,
     /// Budget of the block cache in bytes (index and filter blocks included).
@@ -54,8 +59,8 @@ pub struct RocksConfig {
 impl RocksConfig {
     /// An OSD's, or with `Layout::Plain` a monitor's, with budgets for a small node.
     pub fn new(dir: impl Into<PathBuf>, layout: Layout) -> Self {
-        let memtable_bytes = if layout == Layout::Plain { 16 << 20 } else { 64 << 20 };
-        RocksConfig { dir: dir.into(), wal_dir: None, layout, options: String::new(), cache_bytes: 24 << 20, memtable_bytes }
+        let memtable_bytes = if layout == Layout::Plain { 16 << 20 } else { 48 << 20 };
+        RocksConfig { dir: dir.into(), wal_dir: None, layout, create: true, options: String::new(), cache_bytes: 16 << 20, memtable_bytes }
     }
 }
 
@@ -66,8 +71,10 @@ pub enum OpenError {
     Option(#[from] OptionError),
     #[error("{0}: another process has it open (is the daemon running already?)")]
     InUse(PathBuf),
-    #[error(transparent)]
-    Kv(#[from] KvError),
+    #[error("{0}: no database, or a damaged one: its file CURRENT is missing")]
+    Missing(PathBuf),
+    #[error("{dir}: {source}")]
+    Kv { dir: PathBuf, source: KvError },
     #[error("starting the flush thread: {0}")]
     Thread(std::io::Error),
 }
@@ -84,19 +91,8 @@ pub struct RocksKv {
 impl RocksKv {
     /// Opens a database, or makes an empty one. Flushes are answered through `sink`.
     pub fn open(config: &RocksConfig, sink: impl IoSink + 'static) -> Result<Self, OpenError> {
-        let cache = Cache::new_lru_cache(config.cache_bytes);
-        let mut db_options = base_options(config, &cache, 1);
-        options::apply(&config.options, &mut db_options)?;
-        if let Some(dir) = &config.wal_dir {
-            db_options.set_wal_dir(dir);
-        }
-        let mut families = Vec::new();
-        for (name, share) in config.layout.families() {
-            let mut o = base_options(config, &cache, *share);
-            options::apply(&config.options, &mut o)?;
-            families.push(ColumnFamilyDescriptor::new(*name, o));
-        }
-        let db = DB::open_cf_descriptors(&db_options, &config.dir, families).map_err(|e| open_error(config, e))?;
+        crc::check();
+        let db = until_free(|e| matches!(e, OpenError::InUse(_)), || open_db(config))?;
         let db = Arc::new(db);
         let (flushes, queue) = channel();
         let flusher = {
@@ -194,6 +190,22 @@ impl RocksKv {
     }
 }
 
+fn open_db(config: &RocksConfig) -> Result<DB, OpenError> {
+    let cache = Cache::new_lru_cache(config.cache_bytes);
+    let mut db_options = base_options(config, &cache, 1);
+    options::apply(&config.options, &mut db_options)?;
+    if let Some(dir) = &config.wal_dir {
+        db_options.set_wal_dir(dir);
+    }
+    let mut families = Vec::new();
+    for (name, share) in config.layout.families() {
+        let mut o = base_options(config, &cache, *share);
+        options::apply(&config.options, &mut o)?;
+        families.push(ColumnFamilyDescriptor::new(*name, o));
+    }
+    DB::open_cf_descriptors(&db_options, &config.dir, families).map_err(|e| open_error(config, e))
+}
+
 impl Layout {
     /// Families with their share of the memtable budget, in sixteenths.
     fn families(self) -> &'static [(&'static str, usize)] {
@@ -221,8 +233,8 @@ fn base_options(config: &RocksConfig, cache: &Cache, share: usize) -> Options {
     table.set_format_version(5);
     let mut o = Options::default();
     o.set_block_based_table_factory(&table);
-    o.create_if_missing(true);
-    o.create_missing_column_families(true);
+    o.create_if_missing(config.create);
+    o.create_missing_column_families(config.create);
     // The log leaves our hands only when we say so: one write and one sync for all batches of a flush.
     o.set_manual_wal_flush(true);
     // A recycled log file has its size already: fdatasync has no metadata to commit.
@@ -236,6 +248,9 @@ fn base_options(config: &RocksConfig, cache: &Cache, share: usize) -> Options {
     o.set_write_buffer_size((config.memtable_bytes / 16 * share / 2).max(1 << 20));
     o.set_max_total_wal_size(2 * config.memtable_bytes as u64);
     o.set_allow_concurrent_memtable_write(false);
+    // Every new object is looked for first: a filter of the memtable's keys says no without a walk through its list.
+    o.set_memtable_prefix_bloom_ratio(0.02);
+    o.set_memtable_whole_key_filtering(true);
     o.set_compression_type(DBCompressionType::Lz4);
     o.set_level_compaction_dynamic_level_bytes(true);
     o.set_target_file_size_base(32 << 20);
@@ -367,7 +382,10 @@ fn open_error(config: &RocksConfig, e: rocksdb::Error) -> OpenError {
     if text.contains("LOCK") || text.contains("lock hold by current process") {
         return OpenError::InUse(config.dir.clone());
     }
-    OpenError::Kv(kv_error("open", e))
+    if text.contains("create_if_missing") {
+        return OpenError::Missing(config.dir.clone());
+    }
+    OpenError::Kv { dir: config.dir.clone(), source: kv_error("open", e) }
 }
 
 #[cfg(test)]

@@ -125,13 +125,24 @@ fn since(now: Utime, at: Utime) -> std::time::Duration {
     now.to_duration().saturating_sub(at.to_duration())
 }
 
+/// All PGs of the map, and how many are in which state; those that no manager told us of are unknown.
 fn pg_counts(ctx: &Ctx<'_>) -> (u64, BTreeMap<String, u64>) {
     let total: u64 = ctx.osdmap().pools.values().map(|p| u64::from(p.pg_num)).sum();
     let mut states: BTreeMap<String, u64> = BTreeMap::new();
     for (bits, n) in ctx.state.mgr.digest.iter().flat_map(|d| &d.pgs_by_state) {
         *states.entry(PgState(*bits).to_string()).or_default() += u64::from(*n);
     }
+    let untold = total.saturating_sub(states.values().sum());
+    if untold > 0 {
+        *states.entry(PgState::UNKNOWN.to_string()).or_default() += untold;
+    }
     (total, states)
+}
+
+/// How many PGs are unknown, and how many are known and not active.
+fn pgs_not_serving(states: &BTreeMap<String, u64>) -> (u64, u64) {
+    let count = |f: fn(&str) -> bool| states.iter().filter(|(s, _)| f(s)).map(|(_, n)| n).sum::<u64>();
+    (count(|s| s == "unknown"), count(|s| !s.contains("active") && s != "unknown"))
 }
 
 fn object_sums(ctx: &Ctx<'_>) -> ObjectStatSum {
@@ -165,10 +176,8 @@ fn data_text(ctx: &Ctx<'_>) -> String {
 
 fn trouble_lines(sum: &ObjectStatSum, pgs: u64, states: &BTreeMap<String, u64>) -> Vec<String> {
     let mut lines = Vec::new();
-    let count = |f: fn(&str) -> bool| states.iter().filter(|(s, _)| f(s)).map(|(_, n)| n).sum::<u64>();
     let percent = |n: u64, of: u64| 100.0 * n as f64 / of.max(1) as f64;
-    let unknown = count(|s| s == "unknown");
-    let inactive = count(|s| !s.contains("active") && s != "unknown");
+    let (unknown, inactive) = pgs_not_serving(states);
     if unknown > 0 && pgs > 0 {
         lines.push(format!("{:.3}% pgs unknown", percent(unknown, pgs)));
     }
@@ -258,6 +267,12 @@ fn pgmap_json(ctx: &Ctx<'_>) -> Value {
         "bytes_total": total.total,
     });
     let Some(fields) = out.as_object_mut() else { return out };
+    let (unknown, inactive) = pgs_not_serving(&states);
+    for (name, n) in [("unknown_pgs_ratio", unknown), ("inactive_pgs_ratio", inactive)] {
+        if n > 0 {
+            fields.insert(name.into(), (n as f64 / pgs as f64).into());
+        }
+    }
     fields.extend(usage::recovery_json(&sum));
     if let Some(io) = digest.map(|d| d.io) {
         fields.extend(usage::recovery_io_json(&io));

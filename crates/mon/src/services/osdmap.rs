@@ -13,7 +13,7 @@ use types::{Epoch, Now, OsdId, PoolId, features};
 
 const NAME: &str = "osdmap";
 
-/// Epochs kept (`mon_min_osdmap_epochs`).
+/// Epochs kept at least (`mon_min_osdmap_epochs`).
 const EPOCHS_KEPT: u32 = 500;
 /// Epochs beyond those before any are dropped (`paxos_service_trim_min`).
 const TRIM_MIN: u32 = 250;
@@ -119,8 +119,9 @@ impl OsdMapService {
         txn.put_encoded(NAME, "metadata", &self.metadata);
     }
 
-    /// Publishes the changes as the next epoch. Panics if they do not fit the map: that is a mistake of ours.
-    pub fn publish(&mut self, now: Now, txn: &mut Txn) {
+    /// Publishes the changes as the next epoch, and drops old ones, but none from `needed` on. Panics if the changes do
+    /// not fit the map: that is a mistake of ours.
+    pub fn publish(&mut self, now: Now, needed: Epoch, txn: &mut Txn) {
         if !self.dirty {
             return;
         }
@@ -142,7 +143,7 @@ impl OsdMapService {
         self.keep(full, step, txn);
         self.pending = OsdMapIncremental::new(self.map.fsid, self.map.epoch.next(), now.wall);
         self.dirty = false;
-        self.trim(txn);
+        self.trim(needed, txn);
     }
 
     /// The full map of an epoch made lately.
@@ -170,8 +171,8 @@ impl OsdMapService {
         }
     }
 
-    fn trim(&mut self, txn: &mut Txn) {
-        let keep_from = Epoch(self.map.epoch.0.saturating_sub(EPOCHS_KEPT));
+    fn trim(&mut self, needed: Epoch, txn: &mut Txn) {
+        let keep_from = needed.min(Epoch(self.map.epoch.0.saturating_sub(EPOCHS_KEPT)));
         if keep_from.0 < self.first.0 + TRIM_MIN {
             return;
         }

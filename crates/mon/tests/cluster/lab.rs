@@ -41,7 +41,8 @@ pub fn addrs(port: u16, nonce: u32) -> AddrVec {
 }
 
 pub fn env(options: &[(&str, &str)]) -> Env {
-    let options = options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    // All OSDs of these tests stand on one host.
+    let options = [("osd_crush_chooseleaf_type", "0")].iter().chain(options).map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     Env { name: "a".into(), addrs: addrs(3300, 0), hostname: "h1".into(), options, metadata: BTreeMap::new(), boot: 7 }
 }
 

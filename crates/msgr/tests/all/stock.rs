@@ -1,6 +1,8 @@
 //! A stock monitor and a stock OSD as peers, over real sockets.
 //!
-//! Wants a running cluster: `STOCK_CEPH=<dir>` of `stock-ceph start <dir> --port 14300`; run with `-- --ignored`.
+//! Wants a running stock cluster, its directory in `STOCK_CEPH`: `make msgr-stock` starts one.
+
+#![allow(clippy::disallowed_methods, reason = "the peer lives in real time")]
 
 use auth::cephx::client::{Authorizer, CephxClient};
 use auth::{CryptoKey, Keyring};

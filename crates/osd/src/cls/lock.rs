@@ -217,7 +217,7 @@ fn get_info(call: &mut Call<'_, '_>, input: &[u8], out: &mut Vec<u8>) -> MethodR
 
 fn list_locks(call: &mut Call<'_, '_>, _: &[u8], out: &mut Vec<u8>) -> MethodResult {
     let attrs = call.getxattrs()?;
-    let locks = attrs.iter().filter_map(|(name, _)| name.strip_prefix(PREFIX)).map(BString::from).collect();
+    let locks = attrs.keys().filter_map(|name| name.strip_prefix(PREFIX)).map(BString::from).collect();
     answer(out, &ListReply { locks })
 }
 

@@ -12,6 +12,8 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     c("query pgid:Pgid", "show details of a specific pg"),
     c("version", "get ceph version"),
     c("get_command_descriptions", "list available commands"),
+    c("help", "list available commands"),
+    c("git_version", "get git sha1"),
     c("injectargs injected_args:String*", "inject configuration arguments into running daemon"),
     c("config set var:String val:String*", "config set <field> <val> [<val> ...]: set a config variable"),
     c("config unset var:String", "config unset <field>: unset a config variable"),

@@ -54,6 +54,8 @@ pub struct Limits {
     pub write_reply_max: usize,
     /// `osd_max_write_size`, bytes.
     pub write_size_max: usize,
+    /// `osd_failsafe_full_ratio`, parts per thousand.
+    pub failsafe_full_per_mille: u32,
     /// `osd_client_watch_timeout`, seconds.
     pub watch_timeout_s: u32,
     /// `osd_default_notify_timeout`, seconds.
@@ -72,6 +74,7 @@ impl Default for Limits {
             omap_bytes_max: 1 << 30,
             write_reply_max: 64,
             write_size_max: 90 << 20,
+            failsafe_full_per_mille: 970,
             watch_timeout_s: 30,
             notify_timeout_s: 30,
         }

@@ -114,7 +114,7 @@ impl Exec<'_> {
     pub(super) fn op_checksum(&mut self, op: &OsdOp, c: Checksum, out: &mut Output) -> Result<(), Halt> {
         self.must_exist()?;
         let chunk = u64::from(c.chunk_size);
-        if chunk > 0 && (c.length == 0 || c.length % chunk != 0) {
+        if chunk > 0 && (c.length == 0 || !c.length.is_multiple_of(chunk)) {
             return Err(Errno::EINVAL.into());
         }
         let size = self.info.size;

@@ -28,7 +28,7 @@ impl Exec<'_> {
         if seq > 0 && seq > truncate_seq && end > self.info.size {
             // Sent before the truncation we already did: it must not make the object longer again.
             len = self.info.size.saturating_sub(e.offset);
-            data = Bytes::from(data.contiguous().slice(..len as usize)).into();
+            data = data.contiguous().slice(..len as usize).into();
         }
         self.check_extent(e.offset, len)?;
         if truncate_seq > seq {
@@ -88,7 +88,7 @@ impl Exec<'_> {
             return Ok(());
         }
         let piece = op.indata.len() as u64;
-        if w.data_length == 0 || w.length % w.data_length != 0 || w.data_length != piece {
+        if w.data_length == 0 || !w.length.is_multiple_of(w.data_length) || w.data_length != piece {
             return Err(Errno::EINVAL.into());
         }
         self.check_extent(w.offset, w.length)?;

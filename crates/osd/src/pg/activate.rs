@@ -7,7 +7,7 @@ use super::peering::Step;
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, PgStep, TxcRoute};
 use types::OsdId;
-use types::msg::internal_osd::{PeerHistory, PgBody};
+use types::msg::internal_osd::{PeerHistory, PgBody, Round};
 
 impl Pg {
     pub(super) fn wait_up_thru(&mut self, cx: &mut Cx<'_>) {
@@ -24,16 +24,16 @@ impl Pg {
         self.last_epoch_started = self.walk.since;
         let mut txn = self.transaction();
         self.put_meta(&mut txn);
-        let route = TxcRoute::Pg { pgid: self.id, interval: self.walk.since, step: PgStep::SelfActivated };
+        let route = TxcRoute::Pg { pgid: self.id, round: self.round(), step: PgStep::SelfActivated };
         cx.submit_routed(txn, route);
         for osd in self.replicas(cx.sh.whoami).collect::<Vec<_>>() {
             let body = PgBody::Activate { history: self.history };
-            cx.send_pg(osd, self.id, self.walk.since, body, Durable::Now);
+            cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
         }
     }
 
     /// The primary starts the interval.
-    pub(super) fn handle_activate(&mut self, cx: &mut Cx<'_>, from: OsdId, history: PeerHistory) {
+    pub(super) fn handle_activate(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, history: PeerHistory) {
         if !matches!(self.stage, Stage::Follower { .. }) {
             return;
         }
@@ -43,7 +43,7 @@ impl Pg {
         let mut txn = self.transaction();
         self.put_meta(&mut txn);
         let txc = cx.submit(txn);
-        cx.send_pg(from, self.id, self.walk.since, PgBody::Activated, Durable::After(txc));
+        cx.send_pg(from, self.id, round, PgBody::Activated, Durable::After(txc));
     }
 
     pub(super) fn handle_activated(&mut self, cx: &mut Cx<'_>, from: OsdId) {
@@ -79,11 +79,12 @@ impl Pg {
             self.walk.past.retain(|i| i.last >= since);
         }
         self.committed_to = self.log.head();
+        tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, since = %self.walk.since, head = %self.log.head(), "active");
         self.stage = Stage::Active;
         self.store_meta(cx);
         for osd in self.replicas(cx.sh.whoami).collect::<Vec<_>>() {
             let body = PgBody::Started { history: self.history };
-            cx.send_pg(osd, self.id, self.walk.since, body, Durable::Now);
+            cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
         }
         if self.is_clean() {
             self.remove_strays(cx);

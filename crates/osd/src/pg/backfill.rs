@@ -6,11 +6,11 @@
 use super::peering::Step;
 use super::recovery::Target;
 use super::{Pg, Stage};
-use crate::effects::{Cx, Durable};
+use crate::effects::{Cx, Durable, Effect};
 use crate::ops::pg_range;
 use std::collections::BTreeMap;
-use types::msg::internal_osd::PgBody;
-use types::{EVersion, Epoch, HObject, OsdId, PgId};
+use types::msg::internal_osd::{PgBody, Round};
+use types::{EVersion, HObject, OsdId, PgId};
 
 /// How far the comparison of two copies has come.
 #[derive(Debug)]
@@ -46,6 +46,16 @@ impl Scan {
         Some(self.at.clone())
     }
 
+    /// The answer to the page that was asked for may be lost.
+    pub fn again(&mut self) {
+        self.asked = false;
+    }
+
+    /// True for the page that was asked for.
+    fn expects(&self, begin: &HObject) -> bool {
+        self.asked && self.at == *begin
+    }
+
     fn took(&mut self, end: HObject) {
         (self.at, self.asked) = (end, false);
     }
@@ -70,7 +80,8 @@ impl Pg {
         let (objects, next) = match cx.disk.list(self.coll, begin, end, limit) {
             Ok(page) => page,
             Err(e) => {
-                tracing::error!(pg = %self.id, "objects cannot be listed: {e}");
+                // Its metadata is gone: nothing it could say of this copy is worth hearing.
+                cx.fx.push(Effect::Stop { why: format!("the objects of {} cannot be listed: {e}", self.id) });
                 return (Vec::new(), begin.clone());
             }
         };
@@ -82,11 +93,11 @@ impl Pg {
     }
 
     /// Lists a page for whoever compares.
-    pub(super) fn send_scan(&mut self, cx: &mut Cx<'_>, to: OsdId, interval: Epoch, begin: HObject, limit: u32) {
+    pub(super) fn send_scan(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, begin: HObject, limit: u32) {
         let (_, pg_end) = pg_range(self.id, self.walk.mapping.pg_num);
         let (objects, end) = self.page(cx, &begin, &pg_end, limit as usize);
         let body = PgBody::Scanned { begin, end, objects };
-        cx.send_pg(to, self.id, interval, body, Durable::Now);
+        cx.send_pg(to, self.id, round, body, Durable::Now);
     }
 
     /// Compares a page of another copy with ours: of the authoritative copy, or of one we bring up to date.
@@ -98,14 +109,14 @@ impl Pg {
         let differ = differences(ours, theirs);
         let Stage::Peering(p) = &mut self.stage else { return };
         if let Step::RecoverSelf(r) = &mut p.step {
-            if let Some(scan) = &mut r.scan {
+            if let Some(scan) = r.scan.as_mut().filter(|s| s.expects(&begin)) {
                 scan.took(end);
                 r.todo.extend(differ);
             }
             return self.drive_self(cx);
         }
         if let Some(Target::Recovering(r)) = self.target(from) {
-            if let Some(scan) = &mut r.scan {
+            if let Some(scan) = r.scan.as_mut().filter(|s| s.expects(&begin)) {
                 scan.took(end);
                 r.todo.extend(differ);
             }
@@ -117,6 +128,7 @@ impl Pg {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::Epoch;
 
     #[test]
     fn what_is_absent_old_or_extra_differs() {

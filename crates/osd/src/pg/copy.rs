@@ -3,7 +3,6 @@
 use super::{ClientOp, Pg};
 use crate::effects::{Cx, Durable, Peer};
 use crate::ops::{CopyCursor, CopyData, CopySource};
-use bytes::Bytes;
 use denc::Encoder;
 use std::collections::BTreeMap;
 use types::msg::osd::{MOsdOp, MOsdOpReply, osd_flag};
@@ -125,7 +124,7 @@ fn question(
         mtime: Utime::ZERO,
         locator: source.locator.clone(),
         oid: source.name.clone(),
-        ops: vec![OsdOp::with(Op::CopyGet(PART_BYTES), Bytes::from(input.finish()))],
+        ops: vec![OsdOp::with(Op::CopyGet(PART_BYTES), input.finish())],
         snap: Snap::HEAD,
         snap_seq: Snap(0),
         snaps: Vec::new(),

@@ -1,4 +1,5 @@
-//! The PG log: what each write did, in order; how copies compare, and how a duplicate is known.
+//! The PG log: what each write did, in order; how copies compare, and how a duplicate is known. What is trimmed leaves
+//! its request behind (`dups`).
 //!
 //! Holds: versions rise by one from entry to entry; `tail` is the version before the first entry. Two copies whose logs
 //! share an entry agree on everything before it.
@@ -6,11 +7,13 @@
 //! own and is exact after a crash.
 //! Upstream: doc/dev/osd_internals/log_based_pg.rst.
 
+use super::dups::{Dups, Remembered};
 use bytes::Bytes;
 use denc::{BString, Decode, Encode};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
 use types::msg::internal_osd::PgTotals;
-use types::pg::{LogOp, PgLogEntry};
+use types::pg::{LogOp, PgLogDup, PgLogEntry};
 use types::{EVersion, HObject, ReqId};
 
 /// First byte of a row's key.
@@ -18,11 +21,9 @@ pub(crate) const ROW: u8 = b'l';
 
 /// An entry as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[denc(v = 1, compat = 1)]
+#[denc(v = 2, compat = 2)]
 pub(crate) struct LogRow {
     pub entry: PgLogEntry,
-    /// Outputs a duplicate must be told.
-    pub outputs: Vec<Bytes>,
     /// The PG's totals after the write.
     pub totals: PgTotals,
 }
@@ -40,21 +41,27 @@ pub(crate) fn row_key(version: u64) -> BString {
 pub(crate) struct PgLog {
     /// The version before the first entry.
     pub tail: EVersion,
-    entries: VecDeque<Logged>,
+    entries: VecDeque<PgLogEntry>,
     by_reqid: BTreeMap<ReqId, u64>,
+    /// Requests of writes up to the tail.
+    pub dups: Dups,
 }
 
-/// An entry with what a duplicate is answered.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Logged {
-    pub entry: PgLogEntry,
-    pub outputs: Vec<Bytes>,
+/// What trimming changed, for the rows.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Trimmed {
+    /// Number of the old tail and of the new one.
+    pub tail: Range<u64>,
+    /// Requests that are remembered without their entries from now on.
+    pub dups: Vec<PgLogDup>,
+    /// Number of the oldest write that is to be remembered.
+    pub earliest: u64,
 }
 
 impl PgLog {
     /// The newest version.
     pub fn head(&self) -> EVersion {
-        self.entries.back().map_or(self.tail, |l| l.entry.version)
+        self.entries.back().map_or(self.tail, |e| e.version)
     }
 
     /// Number of entries.
@@ -64,23 +71,35 @@ impl PgLog {
 
     /// Entries, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &PgLogEntry> {
-        self.entries.iter().map(|l| &l.entry)
+        self.entries.iter()
     }
 
     /// Appends the next entry. Panics if it is not newer than the head: a log that goes back is a bug of ours.
-    pub fn push(&mut self, entry: PgLogEntry, outputs: Vec<Bytes>) {
+    pub fn push(&mut self, mut entry: PgLogEntry) {
         assert!(entry.version > self.head(), "log entry {} after {}", entry.version, self.head());
         if entry.reqid != ReqId::default() {
             self.by_reqid.insert(entry.reqid, entry.version.version);
         }
-        self.entries.push_back(Logged { entry, outputs });
+        // In memory of their own: pieces of messages would keep whole receive buffers alive as long as the log.
+        entry.op_returns.iter_mut().for_each(|r| r.output = Bytes::copy_from_slice(&r.output));
+        self.entries.push_back(entry);
     }
 
-    /// The write a request did, if it is still known.
-    pub fn find(&self, reqid: &ReqId) -> Option<&Logged> {
-        let version = *self.by_reqid.get(reqid)?;
-        let at = self.entries.partition_point(|l| l.entry.version.version < version);
-        self.entries.get(at).filter(|l| l.entry.reqid == *reqid)
+    /// What a request was answered, if it is still known.
+    pub fn find(&self, reqid: &ReqId) -> Option<Remembered> {
+        let Some(version) = self.by_reqid.get(reqid) else { return self.dups.find(reqid) };
+        let at = self.entries.partition_point(|e| e.version.version < *version);
+        self.entries.get(at).filter(|e| e.reqid == *reqid).map(|e| Remembered {
+            version: e.version,
+            user_version: e.user_version,
+            result: e.result,
+            op_returns: e.op_returns.clone(),
+        })
+    }
+
+    /// Number of the oldest write whose request is known.
+    pub fn remembers_from(&self) -> u64 {
+        self.dups.first().unwrap_or(self.tail.version + 1)
     }
 
     /// True if the log reaches back to `version`: it is an entry here, or the tail.
@@ -93,40 +112,42 @@ impl PgLog {
         if version < self.tail {
             return None;
         }
-        let at = self.entries.partition_point(|l| l.entry.version <= version);
-        Some(at.checked_sub(1).and_then(|i| self.entries.get(i)).map_or(self.tail, |l| l.entry.version))
+        let at = self.entries.partition_point(|e| e.version <= version);
+        Some(at.checked_sub(1).and_then(|i| self.entries.get(i)).map_or(self.tail, |e| e.version))
     }
 
     /// Entries after `version`, oldest first.
     pub fn after(&self, version: EVersion) -> Vec<PgLogEntry> {
-        let at = self.entries.partition_point(|l| l.entry.version <= version);
-        self.entries.iter().skip(at).map(|l| l.entry.clone()).collect()
+        let at = self.entries.partition_point(|e| e.version <= version);
+        self.entries.iter().skip(at).cloned().collect()
     }
 
-    /// Forgets the oldest entries until `keep` are left, but nothing newer than `limit`. Returns the new tail's version
-    /// number if anything went.
-    pub fn trim(&mut self, keep: usize, limit: EVersion) -> Option<u64> {
-        let before = self.entries.len();
-        while self.entries.len() > keep && self.entries.front().is_some_and(|l| l.entry.version <= limit) {
+    /// Forgets entries up to `version`; of the newest `tracked` writes the requests stay known. `None` if nothing goes.
+    pub fn trim_to(&mut self, version: EVersion, tracked: u64) -> Option<Trimmed> {
+        let (before, earliest) = (self.tail.version, (self.head().version + 1).saturating_sub(tracked));
+        let mut dups = Vec::new();
+        while self.entries.front().is_some_and(|e| e.version <= version) {
             let Some(old) = self.entries.pop_front() else { break };
-            self.forget(&old.entry);
-            self.tail = old.entry.version;
+            self.forget(&old);
+            self.tail = old.version;
+            if old.version.version >= earliest && old.reqid != ReqId::default() {
+                dups.push(PgLogDup::from(old));
+            }
         }
-        (self.entries.len() < before).then_some(self.tail.version)
-    }
-
-    /// Forgets everything up to `version`.
-    pub fn trim_to(&mut self, version: EVersion) -> Option<u64> {
-        self.trim(0, version)
+        if self.tail.version == before {
+            return None;
+        }
+        dups.iter().for_each(|d| self.dups.push(d.clone()));
+        Some(Trimmed { tail: before..self.tail.version, dups, earliest })
     }
 
     /// Drops what is newer than `base` and returns it, newest first.
     pub fn rewind(&mut self, base: EVersion) -> Vec<PgLogEntry> {
         let mut gone = Vec::new();
-        while self.entries.back().is_some_and(|l| l.entry.version > base) {
+        while self.entries.back().is_some_and(|e| e.version > base) {
             let Some(last) = self.entries.pop_back() else { break };
-            self.forget(&last.entry);
-            gone.push(last.entry);
+            self.forget(&last);
+            gone.push(last);
         }
         gone
     }
@@ -172,31 +193,53 @@ mod tests {
             reqid: ReqId { name: EntityInst { kind: EntityKind::CLIENT, num: 1 }, tid: version, inc: 0 },
             mtime: Utime::ZERO,
             result: 0,
-            op_results: vec![],
+            op_returns: vec![],
         }
     }
 
     fn log(versions: &[(u32, u64)]) -> PgLog {
         let mut log = PgLog::default();
-        versions.iter().for_each(|&(e, v)| log.push(entry(e, v), vec![]));
+        versions.iter().for_each(|&(e, v)| log.push(entry(e, v)));
         log
     }
 
     #[test]
-    fn a_request_is_known_until_its_entry_is_trimmed() {
+    fn a_request_is_known_beyond_its_entry() {
         let mut log = log(&[(1, 1), (1, 2), (1, 3)]);
         let reqid = entry(1, 1).reqid;
-        assert_eq!(log.find(&reqid).unwrap().entry.version, ev(1, 1));
-        assert_eq!(log.trim(2, ev(1, 3)), Some(1));
-        assert!(log.find(&reqid).is_none());
+        let known = log.find(&reqid).unwrap();
+        assert_eq!(known.version, ev(1, 1));
+        let trimmed = log.trim_to(ev(1, 1), 3).unwrap();
+        assert_eq!(trimmed, Trimmed { tail: 0..1, dups: vec![entry(1, 1).into()], earliest: 1 });
         assert_eq!((log.tail, log.head(), log.len()), (ev(1, 1), ev(1, 3), 2));
+        assert_eq!(log.find(&reqid), Some(known));
+        assert_eq!(log.remembers_from(), 1);
+    }
+
+    #[test]
+    fn as_many_writes_are_remembered_as_configured_counting_those_in_the_log() {
+        let versions: Vec<(u32, u64)> = (1..=10).map(|v| (1, v)).collect();
+        let mut log = log(&versions);
+        assert_eq!(log.trim_to(ev(1, 5), 7).unwrap().dups.len(), 2);
+        let known: Vec<u64> = (1..=10).filter(|v| log.find(&entry(1, *v).reqid).is_some()).collect();
+        assert_eq!(known, [4, 5, 6, 7, 8, 9, 10]);
+        let trimmed = log.trim_to(ev(1, 8), 4).unwrap();
+        assert_eq!((trimmed.earliest, trimmed.dups.len()), (7, 2));
+    }
+
+    #[test]
+    fn with_none_tracked_a_request_is_known_by_its_entry_only() {
+        let mut log = log(&[(1, 1), (1, 2), (1, 3)]);
+        assert!(log.trim_to(ev(1, 2), 0).unwrap().dups.is_empty());
+        assert!(log.find(&entry(1, 2).reqid).is_none() && log.find(&entry(1, 3).reqid).is_some());
+        assert_eq!(log.remembers_from(), 3);
     }
 
     #[test]
     fn trimming_stops_at_what_is_not_durable_everywhere() {
         let mut log = log(&[(1, 1), (1, 2), (1, 3)]);
-        assert_eq!(log.trim(0, ev(1, 1)), Some(1));
-        assert_eq!(log.trim(0, ev(1, 1)), None);
+        assert_eq!(log.trim_to(ev(1, 1), 0).unwrap().tail, 0..1);
+        assert_eq!(log.trim_to(ev(1, 1), 0), None);
         assert_eq!(log.len(), 2);
     }
 
@@ -213,7 +256,7 @@ mod tests {
     #[test]
     fn a_log_that_was_trimmed_past_a_version_has_no_base_for_it() {
         let mut log = log(&[(1, 1), (1, 2), (1, 3)]);
-        log.trim(1, ev(1, 3));
+        log.trim_to(ev(1, 2), 0);
         assert_eq!(log.base_for(ev(1, 1)), None);
         assert_eq!(log.base_for(ev(1, 2)), Some(ev(1, 2)));
     }
@@ -224,7 +267,7 @@ mod tests {
         let gone: Vec<_> = log.rewind(ev(1, 1)).iter().map(|e| e.version).collect();
         assert_eq!(gone, [ev(1, 3), ev(1, 2)]);
         assert!(log.find(&entry(1, 3).reqid).is_none());
-        log.push(entry(2, 2), vec![]);
+        log.push(entry(2, 2));
         assert_eq!(log.head(), ev(2, 2));
     }
 

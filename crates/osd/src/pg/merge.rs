@@ -8,8 +8,8 @@ use crate::effects::{Cx, Durable};
 use crate::object::{INFO_ATTR, ObjectInfo};
 use std::collections::BTreeSet;
 use store::{Transaction, TxcId};
-use types::msg::internal_osd::{PgBody, PgTotals};
-use types::pg::{LogOp, PgLogEntry};
+use types::msg::internal_osd::{PgBody, PgTotals, Round};
+use types::pg::{LogOp, PgLogDup, PgLogEntry};
 use types::{EVersion, HObject, OsdId};
 
 /// The authoritative log, or the part of it that a copy needs.
@@ -24,17 +24,19 @@ pub(super) struct Merge {
     pub last_user_version: u64,
     /// The backfill has ended.
     pub complete: bool,
+    /// Requests from before those this copy remembers.
+    pub dups: Vec<PgLogDup>,
 }
 
 impl Pg {
     /// The primary's word on what our log is.
-    pub(super) fn handle_merge(&mut self, cx: &mut Cx<'_>, from: OsdId, merge: Merge) {
+    pub(super) fn handle_merge(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, merge: Merge) {
         if !matches!(self.stage, Stage::Follower { active: false }) {
             return;
         }
         let txc = self.merge(cx, merge);
         let missing: Vec<HObject> = self.missing.iter().cloned().collect();
-        cx.send_pg(from, self.id, self.walk.since, PgBody::Merged { missing }, Durable::After(txc));
+        cx.send_pg(from, self.id, round, PgBody::Merged { missing }, Durable::After(txc));
     }
 
     /// Makes a log ours.
@@ -52,13 +54,18 @@ impl Pg {
         } else {
             self.merge_entries(cx, &mut txn, merge.base, merge.entries, merge.totals);
         }
+        let remembered = self.log.dups.push_older(merge.dups, self.log.tail.version + 1);
+        self.log.dups.put_rows(&mut txn, &remembered);
         self.totals = merge.totals;
         self.last_user_version = self.last_user_version.max(merge.last_user_version);
         self.put_meta(&mut txn);
         cx.submit(txn)
     }
 
-    fn merge_entries(&mut self, cx: &mut Cx<'_>, txn: &mut Transaction, base: EVersion, entries: Vec<PgLogEntry>, totals: PgTotals) {
+    fn merge_entries(&mut self, cx: &mut Cx<'_>, txn: &mut Transaction, base: EVersion, mut entries: Vec<PgLogEntry>, totals: PgTotals) {
+        // Logs that share a version agree on everything before it. The same may come twice when a session is lost.
+        let known = entries.iter().rposition(|e| self.log.contains(e.version)).map_or(0, |at| at + 1);
+        let base = entries.drain(..known).next_back().map_or(base, |e| e.version);
         let divergent = self.log.rewind(base);
         let mut suspect: BTreeSet<HObject> = objects_of(&divergent);
         if let (Some(newest), Some(oldest)) = (divergent.first(), divergent.last()) {
@@ -79,13 +86,12 @@ impl Pg {
         self.append(txn, entries, totals);
     }
 
-    /// Appends entries whose outputs are not known here: duplicates of such requests are answered without them.
     fn append(&mut self, txn: &mut Transaction, entries: Vec<PgLogEntry>, totals: PgTotals) {
         let tail = self.log.tail;
         for entry in entries.into_iter().filter(|e| e.version > tail) {
-            let row = LogRow { entry, outputs: Vec::new(), totals };
+            let row = LogRow { entry, totals };
             txn.coll_set(row_key(row.entry.version.version), denc::to_bytes(&row, 0));
-            self.log.push(row.entry, row.outputs);
+            self.log.push(row.entry);
         }
     }
 

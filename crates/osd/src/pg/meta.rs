@@ -1,8 +1,9 @@
-//! A PG's rows in its collection: `i`, what it is; `l…`, its log; `m…`, what it misses.
+//! A PG's rows in its collection: `i`, what it is; `l…`, its log; `d…`, requests it remembers beyond the log; `m…`, what it
+//! misses.
 
 use super::interval::{Interval, Mapping, Walk};
 use super::log::{self, LogRow};
-use super::{Pg, log::PgLog};
+use super::{Pg, dups, log::PgLog};
 use crate::disk::Disk;
 use crate::effects::Cx;
 use crate::ops::split_bits;
@@ -11,6 +12,7 @@ use denc::{BString, Decode, Encode};
 use std::ops::Bound;
 use store::Transaction;
 use types::msg::internal_osd::{PeerHistory, PgTotals};
+use types::pg::PgLogDup;
 use types::{EVersion, Epoch, Errno, HObject, OsdId, PgId, ShardPgId};
 
 const META_ROW: &[u8] = b"i";
@@ -102,6 +104,7 @@ impl Pg {
         pg.totals = meta.totals;
         pg.last_user_version = meta.last_user_version;
         pg.log.reset(meta.log_tail);
+        pg.load_dups(disk)?;
         pg.load_log(disk)?;
         pg.load_missing(disk)?;
         Ok(Some(pg))
@@ -114,8 +117,16 @@ impl Pg {
             if row.entry.version > self.log.head() {
                 self.last_user_version = self.last_user_version.max(row.entry.user_version);
                 self.totals = row.totals;
-                self.log.push(row.entry, row.outputs);
+                self.log.push(row.entry);
             }
+            Ok(())
+        })
+    }
+
+    fn load_dups(&mut self, disk: &mut dyn Disk) -> Result<(), Errno> {
+        each_row(disk, self.coll, dups::ROW, |_, value| {
+            let run: Vec<PgLogDup> = denc::from_bytes(&value).map_err(|_| Errno::EIO)?;
+            self.log.dups.load_row(run);
             Ok(())
         })
     }
@@ -173,11 +184,12 @@ fn each_row(
 }
 
 impl Pg {
-    /// Empties the log: its rows go with the transaction.
+    /// Empties the log, and what is remembered beyond it: the rows go with the transaction.
     pub(super) fn reset_log(&mut self, txn: &mut Transaction, tail: EVersion) {
         self.log = PgLog::default();
         self.log.reset(tail);
         txn.coll_rm_range(vec![log::ROW], vec![log::ROW + 1]);
+        txn.coll_rm_range(vec![dups::ROW], vec![dups::ROW + 1]);
     }
 
     /// Marks an object as missing, for good until it is recovered.

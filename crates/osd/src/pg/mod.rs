@@ -10,6 +10,8 @@ mod activate;
 mod backfill;
 mod backoff;
 mod copy;
+mod dups;
+mod full;
 mod interval;
 mod log;
 mod merge;
@@ -22,7 +24,9 @@ mod queue;
 mod recovery;
 mod remove;
 mod repop;
+mod reset;
 mod stats;
+mod unreadable;
 mod watch;
 
 pub(crate) use backoff::Backoffs;
@@ -40,7 +44,7 @@ use repop::RepOps;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::ReadId;
 use types::map::OsdMap;
-use types::msg::internal_osd::{PeerHistory, PeerInfo, PgBody, PgMessage, PgTotals};
+use types::msg::internal_osd::{PeerHistory, PeerInfo, PgBody, PgMessage, PgTotals, Round};
 use types::{EVersion, Epoch, HObject, OsdId, PgId, ShardPgId};
 use watch::Watches;
 
@@ -78,6 +82,8 @@ pub(crate) struct Pg {
     /// Every acting copy has this on stable storage.
     pub committed_to: EVersion,
     pub stage: Stage,
+    /// Counts attempts at peering as the primary.
+    round: u32,
     pub figures: PgFigures,
     /// Rows not yet stored since the last `store_meta`.
     exists_on_disk: bool,
@@ -90,6 +96,8 @@ pub(crate) struct Pg {
     watches: Watches,
     copies: Copies,
     pushes: push::Pushes,
+    /// Objects that other copies hold and could not read, in this interval.
+    unreadable: BTreeMap<OsdId, BTreeSet<HObject>>,
     /// Strays whose copies are to be removed when the PG is clean.
     strays: BTreeSet<OsdId>,
 }
@@ -117,6 +125,7 @@ impl Pg {
             last_user_version: 0,
             committed_to: EVersion::default(),
             stage: Stage::Follower { active: false },
+            round: 0,
             figures: PgFigures::default(),
             exists_on_disk: false,
             queue: Queue::default(),
@@ -127,6 +136,7 @@ impl Pg {
             watches: Watches::default(),
             copies: Copies::default(),
             pushes: push::Pushes::default(),
+            unreadable: BTreeMap::new(),
             strays: BTreeSet::new(),
         }
     }
@@ -169,56 +179,68 @@ impl Pg {
         let me = cx.sh.whoami;
         self.stage = Stage::Follower { active: false };
         self.figures.note_interval(cx.now, self.walk.since);
+        let (acting, past) = (&self.walk.mapping.acting, &self.walk.past);
+        tracing::debug!(osd = %me, pg = %self.id, since = %self.walk.since, ?acting, ?past, head = %self.log.head(), "interval");
         if !cx.sh.booted {
             return;
         }
         if self.walk.mapping.primary == me {
             return self.start_peering(cx);
         }
-        if !self.walk.mapping.acting.contains(&me) && self.walk.mapping.primary.0 >= 0 {
-            // A stray offers what it has; it may be the only one who has it.
-            let info = PgBody::Info(self.info());
-            cx.send_pg(self.walk.mapping.primary, self.id, self.walk.since, info, Durable::Now);
+        self.offer_stray(cx);
+    }
+
+    /// A stray offers what it has; it may be the only one who has it.
+    fn offer_stray(&self, cx: &mut Cx<'_>) {
+        let m = &self.walk.mapping;
+        if !m.acting.contains(&cx.sh.whoami) && m.primary.0 >= 0 {
+            let round = Round { number: 0, ..self.round() };
+            cx.send_pg(m.primary, self.id, round, PgBody::Info(self.info()), Durable::Now);
         }
     }
 
     /// A message from another OSD about this PG, sent in our interval (or from outside of it, when it is a question).
     pub fn handle_peer(&mut self, cx: &mut Cx<'_>, m: PgMessage) {
-        let (from, interval) = (m.osd, m.interval);
+        let (from, round) = (m.osd, m.round);
+        let late = self.is_primary(cx.sh.whoami) && round != self.round();
         match m.body {
             PgBody::Query => {
                 let info = PgBody::Info(self.info());
-                return cx.send_pg(from, self.id, interval, info, Durable::Now);
+                return cx.send_pg(from, self.id, round, info, Durable::Now);
             }
+            _ if round.interval != self.walk.since || matches!(self.stage, Stage::Removing) => return,
+            PgBody::Info(info) => self.handle_info(cx, from, late, info),
+            _ if late => return,
             PgBody::Remove if !self.walk.mapping.involves(cx.sh.whoami) => return self.start_removal(cx),
-            _ if interval != self.walk.since || matches!(self.stage, Stage::Removing) => return,
-            PgBody::GetLog { since } => self.send_log(cx, from, interval, since),
-            PgBody::Pull { object } => self.start_push(cx, from, interval, object),
-            PgBody::Scan { begin, limit } => self.send_scan(cx, from, interval, begin, limit),
-            PgBody::Info(info) => self.handle_info(cx, from, info),
-            PgBody::Log { info, base, entries } => self.handle_log(cx, from, info, base, entries),
-            PgBody::Merge { reset, base, tail, entries, totals, last_user_version, complete } => {
-                let merge = merge::Merge { reset, base, tail, entries, totals, last_user_version, complete };
-                self.handle_merge(cx, from, merge)
+            PgBody::GetLog { since } => self.send_log(cx, from, round, since),
+            PgBody::Pull { object } => {
+                self.start_push(cx, from, round, object);
+            }
+            PgBody::Scan { begin, limit } => self.send_scan(cx, from, round, begin, limit),
+            PgBody::Log { info, base, entries, dups } => self.handle_log(cx, from, recovery::AuthLog { info, base, entries, dups }),
+            PgBody::Merge { reset, base, tail, entries, totals, last_user_version, complete, dups } => {
+                let merge = merge::Merge { reset, base, tail, entries, totals, last_user_version, complete, dups };
+                self.handle_merge(cx, from, round, merge)
             }
             PgBody::Merged { missing } => self.handle_merged(cx, from, missing),
             PgBody::Scanned { begin, end, objects } => self.handle_scanned(cx, from, begin, end, objects),
-            PgBody::Push(part) => self.handle_push(cx, from, part),
-            PgBody::Pushed { object } => self.handle_pushed(cx, from, object),
-            PgBody::Activate { history } => self.handle_activate(cx, from, history),
+            PgBody::Push(part) => self.handle_push(cx, from, round, part),
+            PgBody::Pushed { object, push } => self.handle_pushed(cx, from, &object, push),
+            PgBody::Activate { history } => self.handle_activate(cx, from, round, history),
             PgBody::Activated => self.handle_activated(cx, from),
             PgBody::Started { history } => self.handle_started(cx, history),
+            PgBody::PullFailed { object } => self.handle_pull_failed(cx, from, object),
             PgBody::Remove => {}
         }
         self.pump(cx);
     }
 
     /// A step of ours is on stable storage.
-    pub fn handle_step(&mut self, cx: &mut Cx<'_>, interval: Epoch, step: PgStep) {
+    pub fn handle_step(&mut self, cx: &mut Cx<'_>, round: Round, step: PgStep) {
         if matches!(step, PgStep::Removed) {
             return self.continue_removal(cx);
         }
-        if interval != self.walk.since {
+        if round != self.round() {
             return;
         }
         match step {
@@ -233,7 +255,7 @@ impl Pg {
     /// A read has ended.
     pub fn handle_read(&mut self, cx: &mut Cx<'_>, id: ReadId, route: ReadRoute, result: ReadResult) {
         match route.what {
-            ReadFor::Push { to, object } => self.push_read(cx, to, object, result),
+            ReadFor::Push { to, object } => self.push_read(cx, id, to, object, result),
             ReadFor::Op(op) if route.interval == self.walk.since => self.op_read(cx, op, id, result),
             ReadFor::Op(_) => {}
         }
@@ -275,7 +297,13 @@ impl Pg {
             missing: self.missing.len() as u64,
             last_user_version: self.last_user_version,
             totals: self.totals,
+            remembers_from: self.log.remembers_from(),
         }
+    }
+
+    /// The attempt at peering that is under way, or that led to where the PG is.
+    fn round(&self) -> Round {
+        Round { interval: self.walk.since, number: self.round }
     }
 
     /// True if this OSD orders the PG's writes.
@@ -314,6 +342,7 @@ impl Pg {
         }
         self.copies = Copies::default();
         self.pushes = push::Pushes::default();
+        self.unreadable.clear();
         self.strays.clear();
         self.committed_to = EVersion::default();
     }

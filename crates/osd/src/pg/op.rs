@@ -1,5 +1,6 @@
 //! A client's operation from arrival to answer.
 
+use super::full::Verdict;
 use super::repop::Write;
 use super::{Pg, Running, Stage};
 use crate::cls::Origin;
@@ -12,13 +13,11 @@ use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::{ReadFlags, ReadId};
-use types::map::PgPool;
-use types::map::OsdMap;
 use types::msg::BufList;
 use types::msg::internal_osd::PgTotals;
 use types::msg::osd::{MOsdOp, MOsdOpReply, OpResult, osd_flag};
-use types::pg::{LogOp, PgLogEntry};
-use types::{EVersion, EntityKind, Errno, HObject, Mono, OsdId, ReqId, Snap};
+use types::pg::{LogOp, OpReturn, PgLogEntry};
+use types::{EVersion, Errno, HObject, Mono, OsdId, ReqId, Snap};
 
 /// Who sent an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -217,7 +216,7 @@ impl Pg {
         if plan.mutation.is_empty() {
             return self.finish_without_change(cx, op, plan);
         }
-        match full_verdict(cx, &op, &plan) {
+        match super::full::judge(cx, &op, &plan) {
             Verdict::Go => self.finish_write(cx, op, plan, prior),
             Verdict::Fail(e) => self.refuse(cx, op, e),
             // The client holds back until the map says there is room, then sends again.
@@ -256,7 +255,6 @@ impl Pg {
             let value = denc::to_bytes(info, types::features::SUPPORTED);
             plan.mutation.push(Step::SetAttr { name: INFO_ATTR.into(), value });
         }
-        let returnvec = op.msg.has_flag(osd_flag::RETURNVEC);
         let entry = PgLogEntry {
             op: if plan.exists { LogOp::Modify } else { LogOp::Delete },
             object: op.object.clone(),
@@ -266,11 +264,7 @@ impl Pg {
             reqid: op.reqid,
             mtime: op.msg.mtime,
             result: plan.result,
-            op_results: if returnvec { plan.results.iter().map(|r| r.rval).collect() } else { Vec::new() },
-        };
-        let outputs = match returnvec {
-            true => plan.results.iter().map(|r| r.outdata.contiguous()).collect(),
-            false => Vec::new(),
+            op_returns: if op.msg.has_flag(osd_flag::RETURNVEC) { plan.results.iter().map(op_return).collect() } else { Vec::new() },
         };
         let totals = PgTotals {
             objects: self.totals.objects + plan.delta.objects,
@@ -282,24 +276,23 @@ impl Pg {
         let watch = (!plan.watch.is_empty()).then(|| (sender, std::mem::take(&mut plan.watch)));
         let reply = self.reply(cx, &op, plan.result, plan.results, version, user_version);
         let object = op.object.clone();
-        self.start_write(cx, Write { entry, outputs, mutation: plan.mutation, totals, reply, op, watch });
+        tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, %version, reqid = %op.reqid, object = ?object.name, "write");
+        self.start_write(cx, Write { entry, mutation: plan.mutation, totals, reply, op, watch });
         self.queue.submitted(&object, version.version);
     }
 
     /// Answers a request that was done before, when that is durable.
     fn answer_duplicate(&mut self, cx: &mut Cx<'_>, op: &ClientOp) -> bool {
-        let Some(logged) = self.log.find(&op.reqid) else { return false };
-        let e = logged.entry.clone();
-        let outputs = logged.outputs.clone();
-        let result = |(i, o): (usize, &types::msg::osd_op::OsdOp)| OpResult {
-            op: o.op,
-            flags: o.flags,
-            rval: e.op_results.get(i).copied().unwrap_or(0),
-            outdata: outputs.get(i).cloned().map(BufList::from).unwrap_or_default(),
+        let Some(known) = self.log.find(&op.reqid) else { return false };
+        tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, reqid = %op.reqid, version = %known.version, "duplicate");
+        let mut returns = known.op_returns.into_iter();
+        let result = |o: &types::msg::osd_op::OsdOp| {
+            let OpReturn { rval, output } = returns.next().unwrap_or_default();
+            OpResult { op: o.op, flags: o.flags, rval, outdata: output.into() }
         };
-        let results = op.msg.ops.iter().enumerate().map(result).collect();
-        let reply = self.reply(cx, op, e.result, results, e.version, e.user_version);
-        if let Some((reply, _)) = self.repops.hold(e.version.version, reply, op.clone()) {
+        let results = op.msg.ops.iter().map(result).collect();
+        let reply = self.reply(cx, op, known.result, results, known.version, known.user_version);
+        if let Some((reply, _)) = self.repops.hold(known.version.version, reply, op.clone()) {
             self.send_reply(cx, reply);
         }
         true
@@ -372,6 +365,7 @@ impl Pg {
     pub(super) fn send_reply(&mut self, cx: &mut Cx<'_>, reply: Reply) {
         let Some(to) = reply.to else { return };
         let latency = cx.now.mono - reply.received;
+        tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, reqid = %reply.reqid, result = reply.msg.result, "reply");
         cx.sh.perf.op_done(OpCost { latency, ..reply.cost });
         cx.sh.history.note(cx.now.mono, latency, || {
             let ops: Vec<&str> = reply.msg.ops.iter().map(|o| o.op.name()).collect();
@@ -406,6 +400,10 @@ impl Pg {
     }
 }
 
+fn op_return(r: &OpResult) -> OpReturn {
+    OpReturn { rval: r.rval, output: r.outdata.contiguous() }
+}
+
 /// A watch is run again when it is sent again: that it is recorded does not connect it.
 fn is_watch(op: &ClientOp) -> bool {
     matches!(op.msg.ops.as_slice(), [only] if matches!(only.op, types::msg::Op::Watch(_)))
@@ -433,28 +431,5 @@ fn check_names(cx: &Cx<'_>, op: &ClientOp) -> Result<(), Errno> {
         // There are no snapshots yet: their directory is the object itself, any of them is unknown.
         (false, Snap::DIR) => Ok(()),
         (false, _) => Err(Errno::EOPNOTSUPP),
-    }
-}
-
-enum Verdict {
-    Go,
-    Fail(Errno),
-    Drop,
-}
-
-/// A full cluster or pool takes no more, except from those who force it, and anything that frees space.
-fn full_verdict(cx: &Cx<'_>, op: &ClientOp, plan: &Plan) -> Verdict {
-    let grows = plan.delta.bytes > 0 || plan.delta.objects > 0;
-    let pool = cx.sh.map.pool_by_id(op.object.pool);
-    let pool_full = pool.is_some_and(|p| p.has_flag(PgPool::FLAG_FULL));
-    if !grows || !(pool_full || cx.sh.map.has_flag(OsdMap::FLAG_FULL)) {
-        return Verdict::Go;
-    }
-    let forced = op.msg.has_flag(osd_flag::FULL_FORCE) || op.origin.inst.kind == EntityKind::MDS;
-    match (forced, op.msg.has_flag(osd_flag::FULL_TRY)) {
-        (true, _) => Verdict::Go,
-        (_, true) if pool.is_some_and(|p| p.has_flag(PgPool::FLAG_FULL_QUOTA)) => Verdict::Fail(Errno::EDQUOT),
-        (_, true) => Verdict::Fail(Errno::ENOSPC),
-        _ => Verdict::Drop,
     }
 }

@@ -14,7 +14,7 @@ use crate::effects::{Cx, Durable, Peer};
 use std::collections::{BTreeMap, BTreeSet};
 use types::map::OsdMap;
 use types::msg::internal::OsdAlive;
-use types::msg::internal_osd::{PeerInfo, PgBody};
+use types::msg::internal_osd::{PeerInfo, PgBody, Round};
 use types::{EVersion, Epoch, OsdId};
 
 /// What peering waits for.
@@ -71,8 +71,9 @@ impl Pg {
     pub(super) fn start_peering(&mut self, cx: &mut Cx<'_>) {
         let asked = self.probe_set(cx);
         let me = cx.sh.whoami;
+        self.round += 1;
         for osd in &asked {
-            cx.send_pg(*osd, self.id, self.walk.since, PgBody::Query, Durable::Now);
+            cx.send_pg(*osd, self.id, self.round(), PgBody::Query, Durable::Now);
         }
         let infos = BTreeMap::from([(me, self.info())]);
         let step = Step::GetInfo { waiting_for: asked.clone() };
@@ -110,8 +111,9 @@ impl Pg {
         self.pump(cx);
     }
 
-    /// A copy's description: an answer to our question, or a stray's offer.
-    pub(super) fn handle_info(&mut self, cx: &mut Cx<'_>, from: OsdId, info: PeerInfo) {
+    /// A copy's description: an answer to our question, or a stray's offer, or an answer that came too late.
+    pub(super) fn handle_info(&mut self, cx: &mut Cx<'_>, from: OsdId, late: bool, mut info: PeerInfo) {
+        info.missing += self.unreadable.get(&from).map_or(0, BTreeSet::len) as u64;
         let is_stray = info.exists && !self.walk.mapping.involves(from);
         if is_stray && self.is_primary(cx.sh.whoami) {
             self.strays.insert(from);
@@ -121,6 +123,9 @@ impl Pg {
         }
         let Stage::Peering(p) = &mut self.stage else { return };
         let Step::GetInfo { waiting_for } = &mut p.step else { return };
+        if late {
+            return;
+        }
         waiting_for.remove(&from);
         p.infos.insert(from, info);
         self.infos_complete(cx);
@@ -149,6 +154,7 @@ impl Pg {
                 self.peering_stuck(cx)
             }
             Some(auth) => {
+                tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, %auth, started = %newest, infos = ?p.infos, "authoritative copy");
                 p.auth = auth;
                 self.get_log(cx, auth)
             }
@@ -165,29 +171,30 @@ impl Pg {
     /// Clients are told to hold back.
     pub(super) fn peering_stuck(&mut self, cx: &mut Cx<'_>) {
         if let Stage::Peering(p) = &self.stage {
-            tracing::warn!(pg = %self.id, step = ?p.step, "peering cannot go on");
+            tracing::debug!(pg = %self.id, step = ?p.step, "peering cannot go on");
         }
         self.back_off_waiting(cx);
     }
 
-    fn get_log(&mut self, cx: &mut Cx<'_>, auth: OsdId) {
+    pub(super) fn get_log(&mut self, cx: &mut Cx<'_>, auth: OsdId) {
         if auth == cx.sh.whoami {
             return self.recover_self(cx);
         }
         let Stage::Peering(p) = &mut self.stage else { return };
         p.step = Step::GetLog;
-        // As far back as any acting copy may need it, if the log reaches there.
+        // What follows ours if the logs meet, else all of it: it will be our whole log.
         let tail = p.infos.get(&auth).map(|i| i.log_tail).unwrap_or_default();
-        let acting = self.walk.mapping.acting.iter().filter_map(|o| p.infos.get(o));
-        let since = acting.map(|i| i.last_update).filter(|v| *v >= tail).min().unwrap_or(tail);
-        cx.send_pg(auth, self.id, self.walk.since, PgBody::GetLog { since }, Durable::Now);
+        let head = self.log.head();
+        let since = if self.complete && head >= tail { head } else { tail };
+        cx.send_pg(auth, self.id, self.round(), PgBody::GetLog { since }, Durable::Now);
     }
 
     /// Another primary wants our log.
-    pub(super) fn send_log(&mut self, cx: &mut Cx<'_>, to: OsdId, interval: Epoch, since: EVersion) {
+    pub(super) fn send_log(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, since: EVersion) {
         let base = self.log.base_for(since).unwrap_or(self.log.tail);
-        let body = PgBody::Log { info: self.info(), base, entries: self.log.after(base) };
-        cx.send_pg(to, self.id, interval, body, Durable::Now);
+        let dups = self.log.dups.before(u64::MAX);
+        let body = PgBody::Log { info: self.info(), base, entries: self.log.after(base), dups };
+        cx.send_pg(to, self.id, round, body, Durable::Now);
     }
 
     /// Asks the monitors to note that we are alive in this interval.

@@ -37,6 +37,7 @@ impl Pg {
                     "version": self.log.head().to_string(),
                     "state": self.state().to_string(),
                     "log_size": self.log.len(),
+                    "log_dups_size": self.log.dups.len(),
                     "up": osds(&m.up),
                     "acting": osds(&m.acting),
                     "up_primary": m.up_primary.0,

@@ -10,7 +10,7 @@ use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, PgStep, TxcRoute};
 use std::collections::{BTreeMap, BTreeSet};
 use types::msg::internal_osd::{PeerInfo, PgBody};
-use types::pg::PgLogEntry;
+use types::pg::{PgLogDup, PgLogEntry};
 use types::{EVersion, HObject, OsdId};
 
 /// Objects on their way at a time, per copy.
@@ -19,17 +19,31 @@ const WINDOW: usize = 16;
 /// What a copy still lacks.
 #[derive(Debug, Default)]
 pub(crate) struct Recovery {
+    /// Our own log is on its way to our disk: what we lack is known after that.
+    merging: bool,
     pub todo: BTreeSet<HObject>,
-    pub in_flight: BTreeSet<HObject>,
+    /// With the number of the push that counts, where we push.
+    pub in_flight: BTreeMap<HObject, u64>,
+    /// Whole here, and not yet on our disk.
+    landing: BTreeSet<HObject>,
     /// Going through everything, because logs do not meet.
     pub scan: Option<Scan>,
     /// The authoritative log that makes the copy whole when the scan has ended.
-    pub log: Option<(PeerInfo, Vec<PgLogEntry>)>,
+    pub log: Option<AuthLog>,
+}
+
+/// The authoritative log as its holder sent it.
+#[derive(Debug)]
+pub(crate) struct AuthLog {
+    pub info: PeerInfo,
+    pub base: EVersion,
+    pub entries: Vec<PgLogEntry>,
+    pub dups: Vec<PgLogDup>,
 }
 
 impl Recovery {
     pub fn is_done(&self) -> bool {
-        self.todo.is_empty() && self.in_flight.is_empty() && self.scan.as_ref().is_none_or(Scan::is_done)
+        !self.merging && self.todo.is_empty() && self.in_flight.is_empty() && self.landing.is_empty() && self.scan.as_ref().is_none_or(Scan::is_done)
     }
 
     /// The next objects to move.
@@ -38,9 +52,22 @@ impl Recovery {
         let next: Vec<HObject> = self.todo.iter().take(n).cloned().collect();
         for obj in &next {
             self.todo.remove(obj);
-            self.in_flight.insert(obj.clone());
+            self.in_flight.insert(obj.clone(), 0);
         }
         next
+    }
+
+    /// An object that was asked for is here.
+    pub fn landed(&mut self, object: &HObject) {
+        if let Some((object, _)) = self.in_flight.remove_entry(object) {
+            self.landing.insert(object);
+        }
+    }
+
+    /// What is on its way may be lost: it is to move again.
+    pub fn again(&mut self) {
+        self.todo.extend(std::mem::take(&mut self.in_flight).into_keys());
+        self.scan.as_mut().map(Scan::again);
     }
 }
 
@@ -59,34 +86,35 @@ pub(crate) enum Target {
 
 impl Pg {
     /// The authoritative log has come.
-    pub(super) fn handle_log(&mut self, cx: &mut Cx<'_>, from: OsdId, info: PeerInfo, base: EVersion, entries: Vec<PgLogEntry>) {
+    pub(super) fn handle_log(&mut self, cx: &mut Cx<'_>, from: OsdId, log: AuthLog) {
         let Stage::Peering(p) = &mut self.stage else { return };
         if !matches!(p.step, Step::GetLog) || from != p.auth {
             return;
         }
-        let overlaps = self.complete && self.log.head() >= info.log_tail && self.log.contains(base);
+        let info = &log.info;
+        if log.entries.last().map_or(log.base, |e| e.version) != info.last_update {
+            return tracing::error!(pg = %self.id, %from, base = %log.base, head = %info.last_update, "a log that does not reach its head");
+        }
+        let overlaps = self.complete && self.log.head() >= info.log_tail && self.log.contains(log.base);
+        if !overlaps && log.base > info.log_tail {
+            // Ours was trimmed beyond where they part: it is replaced as a whole.
+            let since = info.log_tail;
+            return cx.send_pg(from, self.id, self.round(), PgBody::GetLog { since }, Durable::Now);
+        }
         let merge = match overlaps {
-            true => Merge {
-                reset: false,
-                base,
-                tail: info.log_tail,
-                entries,
-                totals: info.totals,
-                last_user_version: info.last_user_version,
-                complete: false,
-            },
+            true => Merge { base: log.base, dups: log.dups, ..log_merge(&log.info, log.entries) },
             false => {
                 let scan = Some(Scan::new(self.id, self.walk.mapping.pg_num));
-                let merge = reset_merge(&info);
-                p.step = Step::RecoverSelf(Recovery { scan, log: Some((info, entries)), ..Recovery::default() });
+                let merge = reset_merge(&log.info);
+                p.step = Step::RecoverSelf(Recovery { scan, log: Some(log), merging: true, ..Recovery::default() });
                 merge
             }
         };
         if overlaps && let Stage::Peering(p) = &mut self.stage {
-            p.step = Step::RecoverSelf(Recovery::default());
+            p.step = Step::RecoverSelf(Recovery { merging: true, ..Recovery::default() });
         }
         let txc = self.merge(cx, merge);
-        let route = TxcRoute::Pg { pgid: self.id, interval: self.walk.since, step: PgStep::SelfMerged };
+        let route = TxcRoute::Pg { pgid: self.id, round: self.round(), step: PgStep::SelfMerged };
         cx.sh.txcs.insert(txc, route);
     }
 
@@ -95,7 +123,7 @@ impl Pg {
         let missing = self.missing.clone();
         let Stage::Peering(p) = &mut self.stage else { return };
         let Step::RecoverSelf(r) = &mut p.step else { return };
-        r.todo = missing;
+        (r.todo, r.merging) = (missing, false);
         self.drive_self(cx);
     }
 
@@ -108,25 +136,29 @@ impl Pg {
 
     /// Goes on fetching what we lack.
     pub(super) fn drive_self(&mut self, cx: &mut Cx<'_>) {
+        let round = self.round();
         let Stage::Peering(p) = &mut self.stage else { return };
         let auth = p.auth;
         let Step::RecoverSelf(r) = &mut p.step else { return };
+        if r.merging {
+            return;
+        }
         for object in r.next() {
-            cx.send_pg(auth, self.id, self.walk.since, PgBody::Pull { object }, Durable::Now);
+            cx.send_pg(auth, self.id, round, PgBody::Pull { object }, Durable::Now);
         }
         if let Some(begin) = r.scan.as_mut().and_then(|s| s.next_page(r.todo.len())) {
             let body = PgBody::Scan { begin, limit: Scan::PAGE };
-            cx.send_pg(auth, self.id, self.walk.since, body, Durable::Now);
+            cx.send_pg(auth, self.id, round, body, Durable::Now);
         }
         if !r.is_done() {
             return;
         }
         match r.log.take() {
             None => self.recover_peers(cx),
-            Some((info, entries)) => {
-                r.scan = None;
-                let txc = self.merge(cx, complete_merge(&info, entries));
-                let route = TxcRoute::Pg { pgid: self.id, interval: self.walk.since, step: PgStep::SelfMerged };
+            Some(log) => {
+                (r.scan, r.merging) = (None, true);
+                let txc = self.merge(cx, complete_merge(&log.info, log.entries, log.dups));
+                let route = TxcRoute::Pg { pgid: self.id, round: self.round(), step: PgStep::SelfMerged };
                 cx.sh.txcs.insert(txc, route);
             }
         }
@@ -136,7 +168,7 @@ impl Pg {
     pub(super) fn self_recovered(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         let Stage::Peering(p) = &mut self.stage else { return };
         if let Step::RecoverSelf(r) = &mut p.step {
-            r.in_flight.remove(object);
+            r.landing.remove(object);
             self.drive_self(cx);
         }
     }
@@ -150,7 +182,7 @@ impl Pg {
             let Stage::Peering(p) = &self.stage else { return };
             let info = p.infos.get(&osd).cloned().unwrap_or_default();
             let (target, body) = self.first_step(&info);
-            cx.send_pg(osd, self.id, self.walk.since, body, Durable::Now);
+            cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
             targets.insert(osd, target);
         }
         let Stage::Peering(p) = &mut self.stage else { return };
@@ -159,32 +191,39 @@ impl Pg {
     }
 
     /// By log if the logs meet, by scan if not.
-    fn first_step(&self, info: &PeerInfo) -> (Target, PgBody) {
+    pub(super) fn first_step(&self, info: &PeerInfo) -> (Target, PgBody) {
         // A copy that holds nothing is a whole copy of the PG as it was when it began.
         let whole = info.complete || !info.exists;
         let base = self.log.base_for(info.last_update).filter(|_| whole);
         let mine = self.info();
         match base {
             Some(base) => {
-                let merge = Merge { base, ..log_merge(&mine, self.log.after(base)) };
+                let dups = self.log.dups.before(info.remembers_from);
+                let merge = Merge { base, dups, ..log_merge(&mine, self.log.after(base)) };
                 (Target::Merging, merge.into())
             }
             None => (Target::Resetting, reset_merge(&mine).into()),
         }
     }
 
+    /// The log that makes a copy whole at the end of its backfill.
+    pub(super) fn last_step(&self) -> PgBody {
+        complete_merge(&self.info(), self.log.after(self.log.tail), self.log.dups.before(u64::MAX)).into()
+    }
+
     /// A copy has taken over what it was sent.
     pub(super) fn handle_merged(&mut self, cx: &mut Cx<'_>, from: OsdId, missing: Vec<HObject>) {
         let (id, pg_num) = (self.id, self.walk.mapping.pg_num);
+        let mut todo = self.unreadable.get(&from).cloned().unwrap_or_default();
         let Some(target) = self.target(from) else { return };
         match target {
             Target::Merging => {
-                let todo = missing.into_iter().collect();
+                todo.extend(missing);
                 *target = Target::Recovering(Recovery { todo, ..Recovery::default() });
             }
             Target::Resetting => {
                 let scan = Some(Scan::new(id, pg_num));
-                *target = Target::Recovering(Recovery { scan, ..Recovery::default() });
+                *target = Target::Recovering(Recovery { todo, scan, ..Recovery::default() });
             }
             Target::Completing => *target = Target::Done,
             Target::Recovering(_) | Target::Done => return,
@@ -200,24 +239,29 @@ impl Pg {
 
     /// Goes on pushing what a copy lacks.
     pub(super) fn drive_peer(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        let mine = self.info();
-        let (id, since) = (self.id, self.walk.since);
+        let (id, round) = (self.id, self.round());
         let Some(Target::Recovering(r)) = self.target(osd) else { return self.peers_done(cx) };
         let next = r.next();
         if let Some(begin) = r.scan.as_mut().and_then(|s| s.next_page(r.todo.len())) {
-            cx.send_pg(osd, id, since, PgBody::Scan { begin, limit: Scan::PAGE }, Durable::Now);
+            cx.send_pg(osd, id, round, PgBody::Scan { begin, limit: Scan::PAGE }, Durable::Now);
         }
         let done = r.is_done();
         let backfilled = r.scan.is_some();
         for object in next {
-            self.start_push(cx, osd, since, object);
+            let push = self.start_push(cx, osd, round, object.clone());
+            if self.round() != round {
+                // It could not be read: peering looks for another copy.
+                return;
+            }
+            if let Some(Target::Recovering(r)) = self.target(osd) {
+                r.in_flight.insert(object, push);
+            }
         }
         if done {
             let target = match backfilled {
                 false => Target::Done,
                 true => {
-                    let entries = self.log.after(self.log.tail);
-                    cx.send_pg(osd, id, since, complete_merge(&mine, entries).into(), Durable::Now);
+                    cx.send_pg(osd, id, round, self.last_step(), Durable::Now);
                     Target::Completing
                 }
             };
@@ -229,9 +273,11 @@ impl Pg {
     }
 
     /// A copy has an object it lacked.
-    pub(super) fn handle_pushed(&mut self, cx: &mut Cx<'_>, from: OsdId, object: HObject) {
-        if let Some(Target::Recovering(r)) = self.target(from) {
-            r.in_flight.remove(&object);
+    pub(super) fn handle_pushed(&mut self, cx: &mut Cx<'_>, from: OsdId, object: &HObject, push: u64) {
+        if let Some(Target::Recovering(r)) = self.target(from)
+            && r.in_flight.get(object) == Some(&push)
+        {
+            r.in_flight.remove(object);
             self.drive_peer(cx, from);
         }
     }
@@ -260,11 +306,12 @@ fn log_merge(info: &PeerInfo, entries: Vec<PgLogEntry>) -> Merge {
         totals: info.totals,
         last_user_version: info.last_user_version,
         complete: false,
+        dups: Vec::new(),
     }
 }
 
-fn complete_merge(info: &PeerInfo, entries: Vec<PgLogEntry>) -> Merge {
-    Merge { complete: true, ..log_merge(info, entries) }
+fn complete_merge(info: &PeerInfo, entries: Vec<PgLogEntry>, dups: Vec<PgLogDup>) -> Merge {
+    Merge { complete: true, dups, ..log_merge(info, entries) }
 }
 
 fn reset_merge(info: &PeerInfo) -> Merge {
@@ -281,6 +328,7 @@ impl From<Merge> for PgBody {
             totals: m.totals,
             last_user_version: m.last_user_version,
             complete: m.complete,
+            dups: m.dups,
         }
     }
 }

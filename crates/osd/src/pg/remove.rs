@@ -13,7 +13,7 @@ impl Pg {
     /// The PG is whole without them: strays may delete their copies.
     pub(super) fn remove_strays(&mut self, cx: &mut Cx<'_>) {
         for osd in std::mem::take(&mut self.strays) {
-            cx.send_pg(osd, self.id, self.walk.since, PgBody::Remove, Durable::Now);
+            cx.send_pg(osd, self.id, self.round(), PgBody::Remove, Durable::Now);
         }
     }
 
@@ -42,7 +42,7 @@ impl Pg {
             self.put_meta(&mut txn);
             objects.iter().for_each(|o| txn.remove(o));
         }
-        let route = TxcRoute::Pg { pgid: self.id, interval: self.walk.since, step: PgStep::Removed };
+        let route = TxcRoute::Pg { pgid: self.id, round: self.round(), step: PgStep::Removed };
         cx.submit_routed(txn, route);
     }
 

@@ -6,10 +6,9 @@ use super::{ClientOp, Pg, Stage};
 use crate::effects::{Cx, Durable, Peer, TxcRoute};
 use crate::mutation::Mutation;
 use crate::ops::WatchAction;
-use bytes::Bytes;
 use denc::{Decoder, Encoder};
 use std::collections::{BTreeSet, VecDeque};
-use store::Transaction;
+use store::{Op, Transaction, TxcId};
 use types::msg::BufList;
 use types::msg::internal_osd::{PgTotals, RepOp, RepOpReply};
 use types::pg::PgLogEntry;
@@ -30,6 +29,8 @@ struct RepOpState {
     object: HObject,
     /// Replicas that have not answered.
     waiting_for: BTreeSet<OsdId>,
+    /// What they were sent, as long as one has not answered.
+    msg: Option<RepOp>,
     local: bool,
     /// Replies that wait for this write: its own, duplicates', and refusals that rest on it; with what they answer, for
     /// an interval may end before.
@@ -41,7 +42,6 @@ struct RepOpState {
 /// A write, decided and numbered.
 pub(super) struct Write {
     pub entry: PgLogEntry,
-    pub outputs: Vec<Bytes>,
     pub mutation: Mutation,
     pub totals: PgTotals,
     pub reply: Reply,
@@ -90,19 +90,18 @@ impl Pg {
         let object = write.entry.object.clone();
         let waiting_for: BTreeSet<OsdId> = self.replicas(cx.sh.whoami).collect();
         let trim_to = self.trim_point(cx.sh.log_entries_max);
-        if !waiting_for.is_empty() {
-            self.send_repops(cx, &waiting_for, &write, trim_to);
-        }
+        let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &write, trim_to));
         self.totals = write.totals;
         let mut txn = self.transaction();
         write.mutation.into_transaction(&mut txn, &object);
-        self.log_write(&mut txn, write.entry, write.outputs, write.totals, trim_to);
+        self.log_write(cx, &mut txn, write.entry, write.totals, trim_to);
         let route = TxcRoute::RepOp { pgid: self.id, interval: self.walk.since, version: version.version };
         cx.submit_routed(txn, route);
         self.repops.list.push_back(RepOpState {
             version,
             object,
             waiting_for,
+            msg,
             local: false,
             replies: vec![(write.reply, write.op)],
             watch: write.watch,
@@ -110,7 +109,7 @@ impl Pg {
         });
     }
 
-    fn send_repops(&self, cx: &mut Cx<'_>, to: &BTreeSet<OsdId>, write: &Write, trim_to: EVersion) {
+    fn send_repops(&self, cx: &mut Cx<'_>, to: &BTreeSet<OsdId>, write: &Write, trim_to: EVersion) -> RepOp {
         let mut steps = Encoder::with_capacity(0, 256);
         let mut payload = BufList::default();
         write.mutation.encode_split(&mut steps, &mut payload);
@@ -119,7 +118,6 @@ impl Pg {
             epoch: cx.sh.map.epoch,
             interval: self.walk.since,
             entry: write.entry.clone(),
-            outputs: write.outputs.clone(),
             totals: write.totals,
             committed_to: self.committed_to,
             trim_to,
@@ -129,17 +127,28 @@ impl Pg {
         for osd in to {
             cx.send(Peer::Osd(*osd), 0, msg.clone(), Durable::Now);
         }
+        msg
+    }
+
+    /// Sends a replica again what it has not confirmed.
+    pub(super) fn resend_repops(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        for msg in self.repops.list.iter().filter(|o| o.waiting_for.contains(&osd)).filter_map(|o| o.msg.as_ref()) {
+            cx.send(Peer::Osd(osd), 0, msg.clone(), Durable::Now);
+        }
     }
 
     /// Appends to the log, in memory and in the transaction.
-    fn log_write(&mut self, txn: &mut Transaction, entry: PgLogEntry, outputs: Vec<Bytes>, totals: PgTotals, trim_to: EVersion) {
-        let row = LogRow { entry, outputs, totals };
+    fn log_write(&mut self, cx: &Cx<'_>, txn: &mut Transaction, entry: PgLogEntry, totals: PgTotals, trim_to: EVersion) {
+        let row = LogRow { entry, totals };
         txn.coll_set(row_key(row.entry.version.version), denc::to_bytes(&row, 0));
         self.last_user_version = self.last_user_version.max(row.entry.user_version);
-        self.log.push(row.entry, row.outputs);
-        let from = self.log.tail.version;
-        if let Some(to) = self.log.trim_to(trim_to) {
-            txn.coll_rm_range(row_key(from), row_key(to + 1));
+        self.log.push(row.entry);
+        if let Some(trimmed) = self.log.trim_to(trim_to, cx.sh.log_dups_tracked) {
+            // By name: a range would have the engine read what it is about to delete.
+            let gone = trimmed.tail.start..=trimmed.tail.end;
+            txn.ops.push(Op::CollRm { keys: gone.map(row_key).collect() });
+            self.log.dups.put_rows(txn, &trimmed.dups);
+            self.log.dups.trim(txn, trimmed.earliest);
             self.put_meta(txn);
         }
     }
@@ -171,6 +180,7 @@ impl Pg {
         }
         if let Some(op) = self.repops.find(m.version.version) {
             op.waiting_for.remove(&m.osd);
+            op.msg.take_if(|_| op.waiting_for.is_empty());
         }
         self.finish_repops(cx);
     }
@@ -192,38 +202,43 @@ impl Pg {
     }
 
     /// The primary's write, on a replica.
-    pub fn handle_repop(&mut self, cx: &mut Cx<'_>, m: RepOp) {
+    pub fn handle_repop(&mut self, cx: &mut Cx<'_>, mut m: RepOp) {
         if m.interval != self.walk.since || !matches!(self.stage, Stage::Follower { active: true }) {
             return;
         }
-        let mut payload = m.payload.contiguous();
-        let mutation = match Mutation::decode_split(&mut Decoder::shared(&m.mutation), &mut payload) {
+        let payload_len = m.payload.len() as u64;
+        let version = m.entry.version;
+        if version <= self.log.head() && self.log.contains(version) {
+            return self.confirm_again(cx, m.interval, version);
+        }
+        let mutation = match Mutation::decode_split(&mut Decoder::shared(&m.mutation), &mut m.payload) {
             Ok(mutation) => mutation,
             Err(e) => return tracing::error!(pg = %self.id, "a replica's write that cannot be read: {e}"),
         };
-        let version = m.entry.version;
         if version.version != self.log.head().version + 1 {
-            return tracing::error!(pg = %self.id, %version, head = %self.log.head(), "a write out of order");
+            // With a lost session some are lost; the primary sends all of them again, in order.
+            return tracing::warn!(pg = %self.id, %version, head = %self.log.head(), "a write out of order");
         }
-        cx.sh.perf.subop_w(payload_len(&m.payload));
+        cx.sh.perf.subop_w(payload_len);
         self.totals = m.totals;
         self.committed_to = m.committed_to;
-        let primary = self.walk.mapping.primary;
         let mut txn = self.transaction();
         mutation.into_transaction(&mut txn, &m.entry.object);
-        self.log_write(&mut txn, m.entry, m.outputs, m.totals, m.trim_to);
+        self.log_write(cx, &mut txn, m.entry, m.totals, m.trim_to);
         let txc = cx.submit(txn);
-        let reply = RepOpReply {
-            pgid: self.id,
-            epoch: cx.sh.map.epoch,
-            interval: m.interval,
-            osd: cx.sh.whoami,
-            version,
-        };
-        cx.send(Peer::Osd(primary), 0, reply, Durable::After(txc));
+        self.confirm(cx, m.interval, version, txc);
     }
-}
 
-fn payload_len(payload: &BufList) -> u64 {
-    payload.len() as u64
+    fn confirm(&self, cx: &mut Cx<'_>, interval: Epoch, version: EVersion, txc: TxcId) {
+        let reply = RepOpReply { pgid: self.id, epoch: cx.sh.map.epoch, interval, osd: cx.sh.whoami, version };
+        cx.send(Peer::Osd(self.walk.mapping.primary), 0, reply, Durable::After(txc));
+    }
+
+    /// The primary has not heard that we have a write, or not yet: it is durable when what is submitted now is.
+    fn confirm_again(&mut self, cx: &mut Cx<'_>, interval: Epoch, version: EVersion) {
+        let mut txn = self.transaction();
+        self.put_meta(&mut txn);
+        let txc = cx.submit(txn);
+        self.confirm(cx, interval, version, txc);
+    }
 }

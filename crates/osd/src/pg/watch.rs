@@ -305,7 +305,7 @@ impl Pg {
         if map.blocklist.is_empty() {
             return;
         }
-        let listed = |addr: &EntityAddr| crate::sessions::is_blocklisted(&map, addr);
+        let listed = |addr: &EntityAddr| map.is_blocklisted(addr);
         let due: Vec<(HObject, WatcherKey)> =
             self.watches.by_key.iter().filter(|(_, w)| !w.expiring && listed(&w.addr)).map(|(k, _)| k.clone()).collect();
         for (obj, key) in due {

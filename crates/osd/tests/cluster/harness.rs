@@ -1,6 +1,7 @@
 //! A cluster of OSD cores on disks in memory, with a monitor that only makes maps, and a seed that decides what happens
 //! next.
 
+use admin::option::{ConfigValues, Source};
 use auth::OsdCaps;
 use bytes::Bytes;
 use crush::CrushMap;
@@ -8,9 +9,10 @@ use osd::{Effect, Osd, OsdConfig, Peer, SessionId, SessionInfo};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
-use store::mem::{MemDev, MemDisk, MemKv};
+use store::mem::{MemDev, MemDisk, MemIo, MemKv};
 use store::{Store, StoreConfig};
 use types::map::{OsdMap, PgPool};
 use types::msg::internal::FailureKind;
@@ -27,6 +29,7 @@ struct Daemon {
     running: Option<(Osd, Store<MemDev, MemKv>)>,
     /// Counts boots: each has addresses of its own.
     boots: u32,
+    reads_to_fail: u32,
 }
 
 pub struct Pending {
@@ -36,6 +39,9 @@ pub struct Pending {
     sent_to: (OsdId, Epoch),
     pub reply: Option<MOsdOpReply>,
 }
+
+/// An object with its attributes and omap, as a store has it.
+type StoredObject = (HObject, (BTreeMap<denc::BString, Bytes>, Vec<(denc::BString, Bytes)>));
 
 pub struct Cluster {
     pub rng: ChaCha8Rng,
@@ -52,12 +58,18 @@ pub struct Cluster {
     pub notifications: Vec<(SessionId, types::msg::osd::MWatchNotify)>,
     next_tid: u64,
     map_dirty: bool,
+    /// What every OSD is started with.
+    options: ConfigValues,
 }
 
 const FSID: Uuid = Uuid::from_u128(7);
 
 impl Cluster {
     pub fn new(seed: u64, osds: i32, pg_num: u32) -> Self {
+        Self::with_options(seed, osds, pg_num, &[])
+    }
+
+    pub fn with_options(seed: u64, osds: i32, pg_num: u32, options: &[(&str, &str)]) -> Self {
         let mut map = OsdMap::new(FSID, Utime::ZERO);
         map.set_max_osd(osds);
         let hosts: Vec<(i32, String)> = (0..osds).map(|o| (o, format!("h{o}"))).collect();
@@ -71,7 +83,7 @@ impl Cluster {
         map.pool_name.insert(POOL, "p".into());
         map.pool_max = 1;
         let daemons = (0..osds)
-            .map(|_| Daemon { disk: MemDisk::new(64 << 20), running: None, boots: 0 })
+            .map(|_| Daemon { disk: MemDisk::new(64 << 20), running: None, boots: 0, reads_to_fail: 0 })
             .collect();
         let mut c = Cluster {
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -85,7 +97,9 @@ impl Cluster {
             notifications: Vec::new(),
             next_tid: 0,
             map_dirty: false,
+            options: ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host"),
         };
+        options.iter().for_each(|(name, value)| c.options.set(name, Source::File, value).unwrap());
         c.publish();
         for osd in 0..osds {
             let d = &c.daemons[osd as usize];
@@ -93,6 +107,13 @@ impl Cluster {
             c.start(OsdId(osd));
         }
         c
+    }
+
+    /// An epoch comes of which one OSD hears only with the next one.
+    pub fn publish_unheard_by(&mut self, osd: OsdId) {
+        self.publish();
+        self.net.remove(&(Peer::Mon, osd));
+        self.publish();
     }
 
     /// Makes the map as it is now the next epoch.
@@ -142,7 +163,7 @@ impl Cluster {
             crush_location: BTreeMap::new(),
             limits: Default::default(),
             log_entries_max: 20,
-            options: None,
+            options: Some(self.options.clone()),
         };
         let mut core = Osd::load(config, &mut store, [osd.0 as u8; 32]).unwrap();
         let mut fx = Vec::new();
@@ -165,6 +186,38 @@ impl Cluster {
         self.net.retain(|(from, to), _| *from != Peer::Osd(osd) && *to != osd);
         // Its peers' connections are refused.
         self.mark_down(osd);
+    }
+
+    /// The session between two OSDs is lost, with what is on it in both directions; `finds_out` hears of that.
+    pub fn lose_session(&mut self, finds_out: OsdId, other: OsdId) {
+        self.net.remove(&(Peer::Osd(finds_out), other));
+        self.net.remove(&(Peer::Osd(other), finds_out));
+        if self.is_running(other) {
+            self.turn(finds_out, |core, store, now, fx| core.handle_peer_reset(now, store, other, fx));
+        }
+    }
+
+    /// Two OSDs, drawn, lose their session.
+    pub fn lose_some_session(&mut self) {
+        let n = self.daemons.len() as i32;
+        let a = self.rng.random_range(0..n);
+        let b = (a + self.rng.random_range(1..n)) % n;
+        self.lose_session(OsdId(a), OsdId(b));
+    }
+
+    /// The next `count` reads of an OSD's device fail.
+    pub fn fail_reads(&mut self, osd: OsdId, count: u32) {
+        self.daemons[osd.0 as usize].reads_to_fail = count;
+    }
+
+    /// How many reads are still to fail.
+    pub fn reads_to_fail(&self, osd: OsdId) -> u32 {
+        self.daemons[osd.0 as usize].reads_to_fail
+    }
+
+    /// The primary of a PG.
+    pub fn primary(&self, pg: PgId) -> OsdId {
+        self.map.pg_to_up_acting(pg).acting_primary
     }
 
     fn mark_down(&mut self, osd: OsdId) {
@@ -209,10 +262,10 @@ impl Cluster {
                     self.map_dirty = true;
                 }
             }
-            Message::OsdFailure(m) if m.kind != FailureKind::Alive && !self.is_running(m.target) => {
-                if self.map.is_up(m.target) {
-                    self.mark_down(m.target);
-                }
+            Message::OsdFailure(m)
+                if m.kind != FailureKind::Alive && !self.is_running(m.target) && self.map.is_up(m.target) =>
+            {
+                self.mark_down(m.target);
             }
             _ => {}
         }
@@ -284,6 +337,14 @@ impl Cluster {
         tid
     }
 
+    /// Sends an operation that was answered once more, as a client does that never got the answer.
+    pub fn send_again(&mut self, op: MOsdOp) -> MOsdOpReply {
+        let tid = op.reqid.tid;
+        self.pending.insert(tid, Pending { tid, op, sent_to: (OsdId::NONE, Epoch(0)), reply: None });
+        self.send_op(tid);
+        self.wait(tid)
+    }
+
     fn send_op(&mut self, tid: u64) {
         let p = self.pending.get_mut(&tid).unwrap();
         p.op.epoch = self.published_map.epoch;
@@ -294,6 +355,19 @@ impl Cluster {
         if primary.0 >= 0 && self.is_running(primary) {
             self.net.entry((Peer::Session(SessionId(client)), primary)).or_default().push_back((tid, op.into()));
         }
+    }
+
+    /// Sends an operation that was answered once more, as a client does that never heard the answer.
+    pub fn repeat(&mut self, op: &MOsdOp) -> MOsdOpReply {
+        let tid = op.reqid.tid;
+        self.pending.insert(tid, Pending { tid, op: op.clone(), sent_to: (OsdId::NONE, Epoch(0)), reply: None });
+        self.send_op(tid);
+        self.wait(tid)
+    }
+
+    /// Sends an operation that is still unanswered once more, and nobody knows why.
+    pub fn stutter(&mut self, tid: u64) {
+        self.send_op(tid);
     }
 
     /// Runs until an operation is answered.
@@ -382,7 +456,12 @@ impl Cluster {
     fn complete_io(&mut self, osd: OsdId) {
         let disk = self.daemons[osd.0 as usize].disk.clone();
         let pending = disk.pending();
-        let (id, _) = pending[self.rng.random_range(0..pending.len())];
+        let (id, kind) = pending[self.rng.random_range(0..pending.len())];
+        let to_fail = &mut self.daemons[osd.0 as usize].reads_to_fail;
+        if matches!(kind, MemIo::Read(_)) && *to_fail > 0 {
+            *to_fail -= 1;
+            disk.fail_next(kind, Errno::EIO);
+        }
         let result = disk.complete(id);
         self.turn(osd, |_, store, now, _| store.handle_io(now, id, result));
     }
@@ -448,7 +527,7 @@ impl Cluster {
     pub fn invariant_copies_agree(&mut self) {
         for pg in self.pgs() {
             let coll = ShardPgId::whole(pg);
-            let mut first: Option<(OsdId, Vec<(HObject, BTreeMap<_, _>)>)> = None;
+            let mut first: Option<(OsdId, Vec<StoredObject>)> = None;
             for osd in self.map.pg_to_up_acting(pg).acting {
                 let Some((_, store)) = self.daemons[osd.0 as usize].running.as_mut() else { continue };
                 let (objects, _) = store.list(coll, &HObject::min(), &HObject::max(), usize::MAX).unwrap();
@@ -456,7 +535,8 @@ impl Cluster {
                     .into_iter()
                     .map(|o| {
                         let attrs = store.getattrs(coll, &o).unwrap();
-                        (o, attrs)
+                        let omap = store.omap_list(coll, &o, Bound::Unbounded, usize::MAX).unwrap();
+                        (o, (attrs, omap))
                     })
                     .collect();
                 match &first {

@@ -7,7 +7,7 @@ use harness::Cluster;
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use types::OsdId;
-use types::msg::OsdOp;
+use types::msg::{Op, OsdOp};
 use types::msg::osd::osd_flag;
 
 fn append(text: &str) -> Vec<OsdOp> {
@@ -88,6 +88,50 @@ fn an_osd_that_was_away_for_too_long_is_backfilled() {
 }
 
 #[test]
+fn a_backfilled_primary_knows_the_requests_that_others_did() {
+    let mut c = Cluster::new(6, 3, 1);
+    c.settle();
+    for osd in (0..3).map(OsdId) {
+        c.crash(osd);
+        for n in 0..200 {
+            assert_eq!(c.write(&format!("o{}", n % 40), append("y")).result, 0);
+        }
+        let tid = c.submit(0, "last", osd_flag::WRITE, append(&format!("<{osd}>")));
+        let op = c.pending[&tid].op.clone();
+        assert_eq!(c.wait(tid).result, 0);
+        c.start(osd);
+        c.settle();
+        assert_eq!(c.send_again(op).result, 0);
+        c.invariant_copies_agree();
+    }
+    assert_eq!(c.read("last"), b"<0><1><2>");
+}
+
+#[test]
+fn an_osd_that_gets_a_pg_and_many_maps_at_once_knows_when_its_interval_began() {
+    let mut c = Cluster::new(7, 4, 1);
+    c.settle();
+    let acting = c.map.pg_to_up_acting(c.pgs()[0]).acting;
+    let spare = (0..4).map(OsdId).find(|o| !acting.contains(o)).expect("three of four");
+    c.crash(spare);
+    c.map.osd_weight[acting[1].0 as usize] = 0;
+    c.crash(acting[1]);
+    assert_eq!(c.write("o", append("while two are away")).result, 0);
+    c.crash(acting[2]);
+    c.run(200);
+    c.start(acting[2]);
+    c.run(200);
+    c.start(spare);
+    while !c.map.is_up(spare) {
+        c.step();
+    }
+    c.publish_unheard_by(spare);
+    c.settle();
+    c.invariant_copies_agree();
+    assert_eq!(c.read("o"), b"while two are away");
+}
+
+#[test]
 fn with_too_few_copies_nothing_is_served() {
     let mut c = Cluster::new(5, 3, 1);
     c.settle();
@@ -100,9 +144,210 @@ fn with_too_few_copies_nothing_is_served() {
     assert_eq!(c.wait(tid).result, 0);
 }
 
+/// An append whose answer the client keeps, with its operation for later.
+fn appended(c: &mut Cluster, name: &str, text: &str) -> (types::msg::MOsdOp, types::msg::MOsdOpReply) {
+    let tid = c.submit(0, name, osd_flag::WRITE | osd_flag::RETURNVEC, append(text));
+    let op = c.pending[&tid].op.clone();
+    (op, c.wait(tid))
+}
+
+/// Far more writes than a log keeps.
+fn overrun_log(c: &mut Cluster) {
+    (0..300).for_each(|n| assert_eq!(c.write(&format!("other{}", n % 7), append(".")).result, 0));
+}
+
+fn same_answer(a: &types::msg::MOsdOpReply, b: &types::msg::MOsdOpReply) -> bool {
+    (a.result, &a.ops, a.replay_version, a.user_version) == (b.result, &b.ops, b.replay_version, b.user_version)
+}
+
+#[test]
+fn a_request_resent_long_after_its_log_entry_is_gone_is_answered_as_it_was() {
+    let mut c = Cluster::new(6, 3, 1);
+    c.settle();
+    let (op, first) = appended(&mut c, "o", "once");
+    overrun_log(&mut c);
+    let again = c.repeat(&op);
+    assert!(same_answer(&first, &again), "{first:?} {again:?}");
+    assert_eq!(c.read("o"), b"once");
+}
+
+#[test]
+fn what_is_remembered_survives_a_restart_of_all() {
+    let mut c = Cluster::new(7, 3, 1);
+    c.settle();
+    let (op, first) = appended(&mut c, "o", "once");
+    overrun_log(&mut c);
+    (0..3).for_each(|osd| c.crash(OsdId(osd)));
+    (0..3).for_each(|osd| c.start(OsdId(osd)));
+    c.settle();
+    assert!(same_answer(&first, &c.repeat(&op)));
+    overrun_log(&mut c);
+    assert!(same_answer(&first, &c.repeat(&op)));
+    assert_eq!(c.read("o"), b"once");
+}
+
+#[test]
+fn a_primary_that_was_backfilled_knows_the_requests_it_never_saw() {
+    for away in 0..3 {
+        let mut c = Cluster::new(8, 3, 1);
+        c.settle();
+        c.crash(OsdId(away));
+        let (op, first) = appended(&mut c, "o", "once");
+        overrun_log(&mut c);
+        let (recent, answer) = appended(&mut c, "recent", "once");
+        c.start(OsdId(away));
+        c.settle();
+        assert!(same_answer(&answer, &c.repeat(&recent)), "osd.{away}");
+        // Whoever was away is primary of the only PG in one of the three runs: the others go.
+        assert!(same_answer(&first, &c.repeat(&op)), "osd.{away}");
+        for other in (0..3).filter(|o| *o != away) {
+            c.crash(OsdId(other));
+            assert!(same_answer(&first, &c.repeat(&op)), "osd.{away} without osd.{other}");
+            c.start(OsdId(other));
+            c.settle();
+        }
+        assert_eq!(c.read("o"), b"once");
+    }
+}
+
+#[test]
+fn a_copy_that_comes_back_by_log_keeps_what_it_remembers() {
+    let mut c = Cluster::new(9, 3, 1);
+    c.settle();
+    let (op, first) = appended(&mut c, "o", "once");
+    overrun_log(&mut c);
+    for osd in (0..3).map(OsdId) {
+        c.crash(osd);
+        (0..10).for_each(|n| assert_eq!(c.write(&format!("other{n}"), append(".")).result, 0));
+        c.start(osd);
+        c.settle();
+        assert!(same_answer(&first, &c.repeat(&op)), "{osd}");
+    }
+    assert_eq!(c.read("o"), b"once");
+}
+
+#[test]
+fn as_many_writes_are_remembered_as_the_option_says() {
+    let mut c = Cluster::with_options(10, 3, 1, &[("osd_pg_log_dups_tracked", "0")]);
+    c.settle();
+    let (op, first) = appended(&mut c, "o", "x");
+    assert!(same_answer(&first, &c.repeat(&op)), "the log itself still knows it");
+    overrun_log(&mut c);
+    assert!(!same_answer(&first, &c.repeat(&op)));
+    assert_eq!(c.read("o"), b"xx", "nothing was to be remembered");
+}
+
+#[test]
+fn a_request_that_comes_twice_while_it_is_in_flight_is_done_once() {
+    for seed in 0..20 {
+        let mut c = Cluster::new(200 + seed, 3, 1);
+        c.settle();
+        let tid = c.submit(0, "o", osd_flag::WRITE, append("once"));
+        for _ in 0..3 {
+            let steps = c.rng.random_range(0..8);
+            c.run(steps);
+            c.stutter(tid);
+        }
+        assert_eq!(c.wait(tid).result, 0);
+        assert_eq!(c.read("o"), b"once");
+    }
+}
+
+#[test]
+fn a_write_under_way_on_a_lost_session_is_sent_again_and_done_once() {
+    for seed in 0..30 {
+        let mut c = Cluster::new(300 + seed, 3, 1);
+        c.settle();
+        let tids: Vec<u64> = (0..5).map(|n| c.submit(n % 4, "o", osd_flag::WRITE, append(&format!("<{n}>")))).collect();
+        for _ in 0..4 {
+            let steps = c.rng.random_range(0..15);
+            c.run(steps);
+            c.lose_some_session();
+        }
+        tids.into_iter().for_each(|tid| assert_eq!(c.wait(tid).result, 0));
+        let content = String::from_utf8(c.read("o")).unwrap();
+        (0..5).for_each(|n| assert_eq!(content.matches(&format!("<{n}>")).count(), 1, "seed {seed}: {content}"));
+        c.settle();
+        c.invariant_copies_agree();
+    }
+}
+
+/// OSDs come back and are brought up to date, by log or by scan, while sessions are lost all the time.
+fn recovery_over_bad_sessions(seed: u64, overrun: bool) {
+    let mut c = Cluster::new(seed, 3, 1);
+    c.settle();
+    let big = |n: u8| Bytes::from((0..2_500_000u32).map(|i| (i >> 8) as u8 ^ n).collect::<Vec<u8>>());
+    let pairs = |n: u8| -> BTreeMap<denc::BString, Bytes> {
+        (0..1200u32).map(|i| (format!("k{i:05}").as_str().into(), vec![n; 3].into())).collect()
+    };
+    let omap = |n: u8| OsdOp::with(Op::OmapSetVals, denc::to_bytes(&pairs(n), 0));
+    let fill = |c: &mut Cluster, n: u8| {
+        for name in ["a", "b", "c"] {
+            assert_eq!(c.write(name, vec![OsdOp::write_full(big(n)), omap(n)]).result, 0);
+        }
+    };
+    fill(&mut c, 1);
+    let away = OsdId((seed % 3) as i32);
+    c.crash(away);
+    fill(&mut c, 2);
+    if overrun {
+        overrun_log(&mut c);
+    }
+    c.start(away);
+    for _ in 0..25 {
+        let steps = c.rng.random_range(0..40);
+        c.run(steps);
+        c.lose_some_session();
+    }
+    c.settle();
+    for name in ["a", "b", "c"] {
+        assert!(c.read(name) == big(2), "seed {seed}: {name}");
+    }
+    c.invariant_copies_agree();
+}
+
+/// An OSD comes back and lacks an object that the first who is to push it cannot read.
+fn recovery_over_a_bad_read(seed: u64, away: i32) {
+    let mut c = Cluster::new(seed, 3, 1);
+    c.settle();
+    let pg = c.pgs()[0];
+    let content = Bytes::from(vec![7; 300_000]);
+    assert_eq!(c.write("o", vec![OsdOp::write_full(Bytes::from(vec![1; 1000]))]).result, 0);
+    c.crash(OsdId(away));
+    assert_eq!(c.write("o", vec![OsdOp::write_full(content.clone())]).result, 0);
+    // Nothing is in anybody's cache.
+    let others: Vec<OsdId> = (0..3).map(OsdId).filter(|o| o.0 != away).collect();
+    others.iter().for_each(|o| c.crash(*o));
+    others.iter().for_each(|o| c.start(*o));
+    assert_eq!(c.write("other", append("x")).result, 0);
+    let first = c.primary(pg);
+    c.fail_reads(first, 8);
+    c.start(OsdId(away));
+    c.settle();
+    assert!(c.reads_to_fail(first) < 8, "seed {seed}, osd.{away} was away");
+    c.fail_reads(first, 0);
+    assert!(c.read("o") == content, "seed {seed}, osd.{away} was away");
+    c.invariant_copies_agree();
+}
+
+#[test]
+fn what_one_copy_cannot_read_another_one_pushes() {
+    (600..610).for_each(|seed| (0..3).for_each(|away| recovery_over_a_bad_read(seed, away)));
+}
+
+#[test]
+fn recovery_goes_on_when_sessions_are_lost() {
+    (400..410).for_each(|seed| recovery_over_bad_sessions(seed, false));
+}
+
+#[test]
+fn backfill_goes_on_when_sessions_are_lost() {
+    (500..510).for_each(|seed| recovery_over_bad_sessions(seed, true));
+}
+
 /// Clients append tokens of their own to a few objects while OSDs crash and return. In the end every token that was
 /// acknowledged is there, and none is there twice.
-fn churn(seed: u64) {
+fn churn(seed: u64, sessions: bool) {
     let mut c = Cluster::new(seed, 3, 4);
     c.settle();
     let mut acked: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -115,6 +360,9 @@ fn churn(seed: u64) {
         open.insert(tid, (object, token));
         let steps = c.rng.random_range(0..60);
         c.run(steps);
+        if sessions && c.rng.random_ratio(1, 3) {
+            c.lose_some_session();
+        }
         if c.rng.random_ratio(1, 12) {
             let osd = OsdId(c.rng.random_range(0..3));
             c.crash(osd);
@@ -159,5 +407,11 @@ fn churn(seed: u64) {
 #[test]
 fn acknowledged_appends_are_there_once_whatever_crashes() {
     let seeds = std::env::var("OSD_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(20);
-    (100..100 + seeds).for_each(churn);
+    (100..100 + seeds).for_each(|seed| churn(seed, false));
+}
+
+#[test]
+fn acknowledged_appends_are_there_once_whatever_crashes_and_whoever_forgets() {
+    let seeds = std::env::var("OSD_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(20);
+    (1000..1000 + seeds).for_each(|seed| churn(seed, true));
 }

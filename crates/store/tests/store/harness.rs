@@ -154,10 +154,14 @@ impl Model {
             Op::Remove(o) => drop(self.objects.remove(&name(o))),
             Op::SetAttrs { obj, attrs } => self.objects.entry(name(obj)).or_default().attrs.extend(attrs.clone()),
             Op::RmAttr { obj, name: attr } => {
-                self.objects.get_mut(&name(obj)).map(|o| o.attrs.remove(attr));
+                if let Some(o) = self.objects.get_mut(&name(obj)) {
+                    o.attrs.remove(attr);
+                }
             }
             Op::RmAttrs(o) => {
-                self.objects.get_mut(&name(o)).map(|o| o.attrs.clear());
+                if let Some(o) = self.objects.get_mut(&name(o)) {
+                    o.attrs.clear();
+                }
             }
             Op::Clone { from, to } => {
                 let copy = self.objects[&name(from)].clone();

@@ -4,21 +4,19 @@
 //! not yet heard of that interval keeps it until its map catches up.
 
 use super::message;
-use crate::pg::PgLogEntry;
+use crate::pg::{PgLogDup, PgLogEntry};
 use crate::{EVersion, Epoch, HObject, OsdId, PgId, Utime};
 use bytes::Bytes;
 use denc::{BString, Decode, Encode};
 
 message! {
     /// A write for a replica: what to log and what to do.
-    RepOp = 0x7100, v 1, c 1, p 127 {
+    RepOp = 0x7100, v 2, c 2, p 127 {
         pgid: PgId,
         /// The primary's map.
         epoch: Epoch,
         interval: Epoch,
         entry: PgLogEntry,
-        /// Outputs that a duplicate of the request must be told again.
-        outputs: Vec<Bytes>,
         /// The PG's totals after the write.
         totals: PgTotals,
         /// Every acting OSD has everything up to here on stable storage.
@@ -35,11 +33,11 @@ message! {
 }
 message! {
     /// Everything else OSDs have to say about a PG.
-    PgMessage = 0x7102, v 1, c 1, p 127 {
+    PgMessage = 0x7102, v 2, c 2, p 127 {
         pgid: PgId,
         /// The sender's map.
         epoch: Epoch,
-        interval: Epoch,
+        round: Round,
         osd: OsdId,
         body: PgBody,
     }
@@ -56,6 +54,19 @@ message! {
         mono_ns: u64,
     }
 }
+message! {
+    /// Our session with you was reset: what we said last may never have arrived. Ask again for what you wait for.
+    OsdSessionLost = 0x7104, v 1, c 1, p 127 { osd: OsdId, }
+}
+
+/// An attempt at peering, as its primary counts them. Answers carry the round of what they answer: one that was asked
+/// for in an earlier round, perhaps of another copy or before that copy was cut back, says nothing any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+pub struct Round {
+    pub interval: Epoch,
+    /// From 1 in each life of the primary; 0 for what nobody asked for.
+    pub number: u32,
+}
 
 /// What a PG holds, in sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
@@ -66,7 +77,7 @@ pub struct PgTotals {
 
 /// What an OSD says of its copy of a PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 1, compat = 1)]
+#[denc(v = 2, compat = 1)]
 pub struct PeerInfo {
     /// False: it holds nothing of this PG, the rest is blank.
     pub exists: bool,
@@ -81,6 +92,9 @@ pub struct PeerInfo {
     pub missing: u64,
     pub last_user_version: u64,
     pub totals: PgTotals,
+    /// Number of the oldest write whose request it knows, by its log or beyond it.
+    #[denc(since = 2)]
+    pub remembers_from: u64,
 }
 
 /// What an OSD knows of the PG as a whole.
@@ -105,6 +119,10 @@ pub struct PushPart {
     pub first: bool,
     /// The object is whole with this part.
     pub last: bool,
+    /// The sender's number for this push of the object.
+    pub push: u64,
+    /// Counts the parts: where one is lost, the rest is void.
+    pub seq: u32,
     /// Every stored attribute; with the last part.
     pub attrs: Vec<(BString, Bytes)>,
     pub data_off: u64,
@@ -125,9 +143,9 @@ pub enum PgBody {
     /// Send your log behind `since`.
     #[denc(tag = 3)]
     GetLog { since: EVersion },
-    /// Entries behind `base`, which is in the log or its tail.
+    /// Entries behind `base`, which is in the log or its tail; and every request remembered beyond the log.
     #[denc(tag = 4)]
-    Log { info: PeerInfo, base: EVersion, entries: Vec<PgLogEntry> },
+    Log { info: PeerInfo, base: EVersion, entries: Vec<PgLogEntry>, dups: Vec<PgLogDup> },
     /// Make this your log: what you have behind `base` is void. With `reset` you hold nothing for certain until the
     /// same comes without it.
     #[denc(tag = 5)]
@@ -140,6 +158,8 @@ pub enum PgBody {
         last_user_version: u64,
         /// With the log the copy is complete again: a backfill ends.
         complete: bool,
+        /// Requests of writes before those you know of, oldest first.
+        dups: Vec<PgLogDup>,
     },
     /// Done and durable; these objects are now missing here.
     #[denc(tag = 6)]
@@ -156,7 +176,7 @@ pub enum PgBody {
     Push(PushPart),
     /// The whole object is durable, or its absence.
     #[denc(tag = 11)]
-    Pushed { object: HObject },
+    Pushed { object: HObject, push: u64 },
     /// The PG starts serving in this interval; be ready.
     #[denc(tag = 12)]
     Activate { history: PeerHistory },
@@ -168,6 +188,9 @@ pub enum PgBody {
     /// Your copy is not needed any more.
     #[denc(tag = 15)]
     Remove,
+    /// The object that was to be pulled cannot be read here.
+    #[denc(tag = 16)]
+    PullFailed { object: HObject },
 }
 
 #[cfg(test)]
@@ -175,7 +198,7 @@ mod tests {
     use super::super::tests::round_trip;
     use super::*;
     use crate::msg::BufList;
-    use crate::pg::LogOp;
+    use crate::pg::{LogOp, OpReturn};
     use crate::{PoolId, ReqId};
 
     #[test]
@@ -189,14 +212,13 @@ mod tests {
             reqid: ReqId::default(),
             mtime: Utime::ZERO,
             result: 0,
-            op_results: vec![0, 1],
+            op_returns: vec![OpReturn { rval: 1, output: Bytes::from_static(b"out") }],
         };
         round_trip(&RepOp {
             pgid: PgId { pool: PoolId(1), seed: 2 },
             epoch: Epoch(3),
             interval: Epoch(2),
             entry,
-            outputs: vec![Bytes::new()],
             totals: PgTotals { objects: 1, bytes: 2 },
             committed_to: EVersion::default(),
             trim_to: EVersion::default(),
@@ -210,14 +232,22 @@ mod tests {
         let bodies = [
             PgBody::Query,
             PgBody::Info(PeerInfo::default()),
+            PgBody::Log {
+                info: PeerInfo { remembers_from: 7, ..PeerInfo::default() },
+                base: EVersion::default(),
+                entries: vec![],
+                dups: vec![PgLogDup { user_version: 4, ..PgLogDup::default() }],
+            },
             PgBody::Scan { begin: HObject::min(), limit: 3 },
-            PgBody::Push(PushPart::default()),
+            PgBody::Push(PushPart { push: 3, seq: 1, ..PushPart::default() }),
+            PgBody::Pushed { object: HObject::min(), push: 3 },
             PgBody::Activate { history: PeerHistory::default() },
             PgBody::Remove,
+            PgBody::PullFailed { object: HObject::min() },
         ];
         for body in bodies {
             let pgid = PgId { pool: PoolId(1), seed: 2 };
-            round_trip(&PgMessage { pgid, epoch: Epoch(3), interval: Epoch(2), osd: OsdId(1), body });
+            round_trip(&PgMessage { pgid, epoch: Epoch(3), round: Round { interval: Epoch(2), number: 3 }, osd: OsdId(1), body });
         }
     }
 }

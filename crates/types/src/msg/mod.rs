@@ -53,6 +53,24 @@ impl BufList {
         }
     }
 
+    /// Takes the first `n` bytes off without copying them; `None`, and nothing changes, if there are fewer.
+    pub fn split_to(&mut self, n: usize) -> Option<BufList> {
+        let (mut whole, mut have) = (0, 0);
+        while have < n {
+            have += self.0.get(whole)?.len();
+            whole += 1;
+        }
+        let mut front = BufList(self.0.drain(..whole).collect());
+        if have > n
+            && let Some(mut last) = front.0.pop()
+        {
+            let rest = last.split_off(last.len() - (have - n));
+            front.0.push(last);
+            self.0.insert(0, rest);
+        }
+        Some(front)
+    }
+
     /// The bytes in one piece: shared when there is only one, copied otherwise.
     pub fn contiguous(&self) -> Bytes {
         match self.0.as_slice() {
@@ -180,6 +198,18 @@ mod tests {
         let raw = message.to_raw(crate::features::SUPPORTED);
         assert_eq!(&M::from_raw(&raw).unwrap(), message);
         raw
+    }
+
+    #[test]
+    fn a_buffer_list_is_split_within_and_between_its_pieces() {
+        let list = || BufList(vec![Bytes::from_static(b"abc"), Bytes::from_static(b"de"), Bytes::from_static(b"f")]);
+        for n in 0..=6 {
+            let mut rest = list();
+            let front = rest.split_to(n).unwrap();
+            assert_eq!((front.contiguous(), rest.contiguous()), ("abcdef"[..n].into(), "abcdef"[n..].into()));
+        }
+        let mut short = list();
+        assert!(short.split_to(7).is_none() && short == list());
     }
 
     #[test]

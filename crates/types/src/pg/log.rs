@@ -1,6 +1,9 @@
-//! Entries of the PG log: what each write did, in order. Our own encoding: only our OSDs read it.
+//! Entries of the PG log: what each write did, in order; and what is left of them when they are gone.
+//!
+//! Entries have an encoding of our own, for only our OSDs read them; `PgLogDup` has stock's.
 
 use crate::{EVersion, HObject, ReqId, Utime};
+use bytes::Bytes;
 use denc::{Decode, Encode};
 
 /// What a write did to its object.
@@ -29,7 +32,7 @@ pub enum LogOp {
 
 /// One entry (`pg_log_entry_t`).
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[denc(v = 1, compat = 1)]
+#[denc(v = 2, compat = 2)]
 pub struct PgLogEntry {
     pub op: LogOp,
     pub object: HObject,
@@ -41,7 +44,34 @@ pub struct PgLogEntry {
     /// Whose write it was: a resent request is known by it.
     pub reqid: ReqId,
     pub mtime: Utime,
-    /// What the client was told, and each operation's return value.
+    /// What the client was told.
     pub result: i32,
-    pub op_results: Vec<i32>,
+    /// What each operation returned, if the client asked for it.
+    pub op_returns: Vec<OpReturn>,
+}
+
+/// What one operation of a request returned (`pg_log_op_return_item_t`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+pub struct OpReturn {
+    pub rval: i32,
+    pub output: Bytes,
+}
+
+/// What is remembered of a request when its log entry is gone: enough to answer it again (`pg_log_dup_t`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 2, compat = 1)]
+pub struct PgLogDup {
+    pub reqid: ReqId,
+    pub version: EVersion,
+    pub user_version: u64,
+    pub result: i32,
+    #[denc(since = 2)]
+    pub op_returns: Vec<OpReturn>,
+}
+
+impl From<PgLogEntry> for PgLogDup {
+    fn from(e: PgLogEntry) -> Self {
+        let PgLogEntry { reqid, version, user_version, result, op_returns, .. } = e;
+        PgLogDup { reqid, version, user_version, result, op_returns }
+    }
 }

@@ -10,7 +10,7 @@ mod state;
 mod usage;
 
 pub use info::{HitSetHistory, HitSetInfo, PgHistory, PgInfo, PgShard};
-pub use log::{LogOp, PgLogEntry};
+pub use log::{LogOp, OpReturn, PgLogDup, PgLogEntry};
 pub use stat::{ObjectStatCollection, ObjectStatSum, PgStat};
 pub use state::PgState;
 pub use usage::{IoRates, OsdPing, OsdStat, PerfStat, PoolDigest, PoolStat, StoreStatfs};

@@ -1,4 +1,4 @@
-"""A stock Ceph cluster on loopback to measure beside: one mon, one mgr, three BlueStore OSDs on sparse files.
+"""A stock Ceph cluster on loopback beside ours: one mon, one mgr, three BlueStore OSDs on sparse files.
 
 Daemons come from this machine's packages, or from a root directory with another generation's (see client-root).
 """

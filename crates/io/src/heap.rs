@@ -1,0 +1,66 @@
+//! Gives memory back that a busy time has left behind.
+//!
+//! Why: the C library keeps what is freed below the end of its heap, and after a burst of large messages that is a
+//! fifth of a daemon's memory. Giving it back costs some milliseconds, so it waits until nobody is served.
+
+use std::time::Duration;
+use types::Mono;
+
+/// How often the traffic is looked at.
+const PERIOD: Duration = Duration::from_secs(1);
+/// A period with less traffic than this is quiet, in bytes.
+const QUIET_BYTES: u64 = 256 << 10;
+/// Traffic after which there is something to give back, in bytes.
+const BUSY_BYTES: u64 = 16 << 20;
+
+/// Decides when memory is given back.
+#[derive(Debug, Default)]
+pub(crate) struct Heap {
+    looked_at: Mono,
+    /// Traffic at the last look, and when memory was last given back; in bytes since the start.
+    seen: u64,
+    trimmed: u64,
+}
+
+impl Heap {
+    /// Called every turn with the traffic so far; true if memory should be given back now.
+    pub fn is_due(&mut self, now: Mono, traffic: u64) -> bool {
+        if now < self.looked_at + PERIOD {
+            return false;
+        }
+        let quiet = traffic - self.seen < QUIET_BYTES;
+        (self.looked_at, self.seen) = (now, traffic);
+        if !quiet || traffic - self.trimmed < BUSY_BYTES {
+            return false;
+        }
+        self.trimmed = traffic;
+        true
+    }
+
+    /// Gives back what is free.
+    pub fn trim() {
+        // SAFETY: touches only the allocator's own state, under its own locks.
+        #[cfg(target_env = "gnu")]
+        unsafe {
+            libc::malloc_trim(0)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_given_back_once_after_a_burst_when_it_is_quiet() {
+        let mut heap = Heap::default();
+        let mut at = |ms: u64, traffic| heap.is_due(Mono(ms * 1_000_000), traffic);
+        assert!(!at(1000, 20 << 20), "busy");
+        assert!(!at(1500, 20 << 20), "looked at a moment ago");
+        assert!(at(2500, 20 << 20));
+        assert!(!at(4000, 20 << 20), "nothing since");
+        assert!(!at(9000, 21 << 20), "a little is not worth it");
+        assert!(!at(10_000, 40 << 20));
+        assert!(at(11_000, 40 << 20));
+    }
+}

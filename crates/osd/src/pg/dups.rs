@@ -1,0 +1,286 @@
+//! Requests remembered beyond the log: a client that was cut off for long sends again what was done long ago.
+//!
+//! Room: osd core.   Owns: `Dups`, one per log.
+//! Holds: everything here is older than the log's first entry, so durable in every acting copy; together with the log it
+//! covers the newest `osd_pg_log_dups_tracked` writes.
+//! Why so packed: three thousand of them in each of a hundred PGs are most of what an idle OSD remembers.
+//! Upstream: src/osd/PGLog.h (the picture above `struct PGLog`), IndexedLog::trim in PGLog.cc.
+
+use bytes::Bytes;
+use denc::BString;
+use std::collections::{BTreeSet, VecDeque};
+use store::{Op, Transaction};
+use types::pg::{OpReturn, PgLogDup};
+use types::{EVersion, EntityInst, EntityKind, Epoch, ReqId};
+
+/// First byte of a row's key. A row holds a run of requests, oldest first; its key has the newest one's version.
+pub(crate) const ROW: u8 = b'd';
+/// Requests in a row, at most.
+const ROW_DUPS: usize = 512;
+
+/// What a duplicate of a request is answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Remembered {
+    pub version: EVersion,
+    pub user_version: u64,
+    pub result: i32,
+    pub op_returns: Vec<OpReturn>,
+}
+
+/// Requests by age and by name.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Dups {
+    list: VecDeque<Dup>,
+    /// Fingerprints of requests with the low half of their versions: eight bytes say where to look.
+    index: BTreeSet<(u32, u32)>,
+    /// Each row's newest version, ascending.
+    rows: VecDeque<u64>,
+}
+
+/// A `PgLogDup` without padding.
+#[derive(Debug, Clone, PartialEq)]
+struct Dup {
+    num: i64,
+    tid: u64,
+    version: u64,
+    user_version: u64,
+    op_returns: Box<[OpReturn]>,
+    inc: i32,
+    epoch: Epoch,
+    result: i32,
+    kind: EntityKind,
+}
+
+/// A row's key: rows sort by version.
+fn row_key(version: u64) -> BString {
+    [&[ROW][..], &version.to_be_bytes()].concat().into()
+}
+
+impl Dups {
+    /// Number of requests.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// The oldest one's version number.
+    pub fn first(&self) -> Option<u64> {
+        self.list.front().map(|d| d.version)
+    }
+
+    /// Adds the newest request. One without a name, or that is not newer than the rest, stays out.
+    pub fn push(&mut self, dup: PgLogDup) {
+        let newer = self.list.back().is_none_or(|d| d.version < dup.version.version);
+        if newer && dup.reqid != ReqId::default() {
+            self.index.insert(key(&dup));
+            self.list.push_back(dup.into());
+        }
+    }
+
+    /// Adds requests from before the oldest one, and before `limit`; gives back what was added.
+    pub fn push_older(&mut self, mut dups: Vec<PgLogDup>, limit: u64) -> Vec<PgLogDup> {
+        let limit = self.first().unwrap_or(limit).min(limit);
+        dups.retain(|d| d.version.version < limit && d.reqid != ReqId::default());
+        for dup in dups.iter().rev() {
+            self.index.insert(key(dup));
+            self.list.push_front(dup.clone().into());
+        }
+        dups
+    }
+
+    /// What the request is answered, if it is known.
+    pub fn find(&self, reqid: &ReqId) -> Option<Remembered> {
+        let (first, print) = (self.first()?, fingerprint(reqid));
+        let candidates = self.index.range((print, 0)..=(print, u32::MAX));
+        let mut found = candidates.filter_map(|(_, low)| {
+            let version = first + u64::from(low.wrapping_sub(first as u32));
+            let at = self.list.partition_point(|d| d.version < version);
+            self.list.get(at).filter(|d| d.reqid() == *reqid)
+        });
+        found.next_back().map(Dup::remembered)
+    }
+
+    /// Stores requests that were added, oldest first.
+    pub fn put_rows(&mut self, txn: &mut Transaction, dups: &[PgLogDup]) {
+        for run in dups.chunks(ROW_DUPS) {
+            let newest = run.last().map_or(0, |d| d.version.version);
+            txn.coll_set(row_key(newest), denc::to_bytes(&run.to_vec(), 0));
+            self.rows.insert(self.rows.partition_point(|row| *row < newest), newest);
+        }
+    }
+
+    /// Takes in a stored row.
+    pub fn load_row(&mut self, run: Vec<PgLogDup>) {
+        self.rows.extend(run.last().map(|d| d.version.version));
+        run.into_iter().for_each(|dup| self.push(dup));
+    }
+
+    /// Forgets what is older than `earliest`, and deletes the rows of which nothing is left.
+    pub fn trim(&mut self, txn: &mut Transaction, earliest: u64) {
+        while self.first().is_some_and(|first| first < earliest) {
+            let Some(old) = self.list.pop_front() else { break };
+            self.index.remove(&key(&old.into()));
+        }
+        let gone = self.rows.partition_point(|newest| *newest < earliest);
+        if gone > 0 {
+            txn.ops.push(Op::CollRm { keys: self.rows.drain(..gone).map(row_key).collect() });
+        }
+    }
+
+    /// Requests from before `version`, oldest first.
+    pub fn before(&self, version: u64) -> Vec<PgLogDup> {
+        self.list.iter().take_while(|d| d.version < version).map(|d| d.clone().into()).collect()
+    }
+}
+
+fn fingerprint(reqid: &ReqId) -> u32 {
+    let mixed = (reqid.name.num as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ reqid.tid.wrapping_add((reqid.inc as u64) << 40);
+    (mixed.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32) as u32
+}
+
+/// In memory of their own: pieces of messages would keep whole receive buffers alive.
+fn owned(mut returns: Vec<OpReturn>) -> Vec<OpReturn> {
+    returns.iter_mut().for_each(|r| r.output = Bytes::copy_from_slice(&r.output));
+    returns
+}
+
+fn key(dup: &PgLogDup) -> (u32, u32) {
+    (fingerprint(&dup.reqid), dup.version.version as u32)
+}
+
+impl Dup {
+    fn reqid(&self) -> ReqId {
+        ReqId { name: EntityInst { kind: self.kind, num: self.num }, tid: self.tid, inc: self.inc }
+    }
+
+    fn remembered(&self) -> Remembered {
+        Remembered {
+            version: EVersion { epoch: self.epoch, version: self.version },
+            user_version: self.user_version,
+            result: self.result,
+            op_returns: self.op_returns.to_vec(),
+        }
+    }
+}
+impl From<PgLogDup> for Dup {
+    fn from(d: PgLogDup) -> Dup {
+        Dup {
+            num: d.reqid.name.num,
+            tid: d.reqid.tid,
+            version: d.version.version,
+            user_version: d.user_version,
+            op_returns: owned(d.op_returns).into(),
+            inc: d.reqid.inc,
+            epoch: d.version.epoch,
+            result: d.result,
+            kind: d.reqid.name.kind,
+        }
+    }
+}
+impl From<Dup> for PgLogDup {
+    fn from(d: Dup) -> PgLogDup {
+        let (reqid, Remembered { version, user_version, result, op_returns }) = (d.reqid(), d.remembered());
+        PgLogDup { reqid, version, user_version, result, op_returns }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reqid(tid: u64) -> ReqId {
+        ReqId { name: EntityInst { kind: EntityKind::CLIENT, num: 4100 + tid as i64 % 3 }, tid, inc: 0 }
+    }
+
+    fn dup(version: u64) -> PgLogDup {
+        PgLogDup {
+            reqid: reqid(version),
+            version: EVersion { epoch: Epoch(2), version },
+            user_version: version + 100,
+            result: -(version as i32),
+            op_returns: vec![OpReturn { rval: 7, output: format!("out {version}").into() }],
+        }
+    }
+
+    fn txn() -> Transaction {
+        Transaction::new(store::META_COLL)
+    }
+
+    fn dups(range: std::ops::Range<u64>) -> Dups {
+        let mut dups = Dups::default();
+        range.for_each(|v| dups.push(dup(v)));
+        dups
+    }
+
+    #[test]
+    fn a_request_is_known_with_everything_it_was_answered() {
+        let dups = dups(5..3000);
+        let found = dups.find(&reqid(1234)).unwrap();
+        assert_eq!((found.version.version, found.user_version, found.result), (1234, 1334, -1234));
+        assert_eq!(found.op_returns, [OpReturn { rval: 7, output: "out 1234".into() }]);
+        assert!(dups.find(&reqid(4)).is_none() && dups.find(&reqid(3000)).is_none());
+        assert!(dups.find(&ReqId { inc: 1, ..reqid(1234) }).is_none());
+    }
+
+    #[test]
+    fn versions_beyond_32_bits_are_found() {
+        let from = u64::from(u32::MAX) - 10;
+        let dups = dups(from..from + 20);
+        (from..from + 20).for_each(|v| assert_eq!(dups.find(&reqid(v)).unwrap().version.version, v));
+    }
+
+    #[test]
+    fn what_is_too_old_is_forgotten() {
+        let mut dups = dups(5..20);
+        dups.trim(&mut txn(), 12);
+        assert!(dups.find(&reqid(11)).is_none() && dups.find(&reqid(12)).is_some());
+        assert_eq!((dups.len(), dups.index.len()), (8, 8));
+        dups.trim(&mut txn(), 1000);
+        assert_eq!((dups.len(), dups.index.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_row_goes_with_the_last_of_its_requests() {
+        let mut dups = dups(1..1301);
+        let mut all = txn();
+        let run: Vec<PgLogDup> = (1..1301).map(dup).collect();
+        dups.put_rows(&mut all, &run);
+        let keys = |txn: Transaction| -> Vec<BString> {
+            let key = |op: Op| match op {
+                Op::CollSet { pairs } => pairs.into_iter().map(|(key, _)| key).collect(),
+                Op::CollRm { keys } => keys,
+                other => panic!("{other:?}"),
+            };
+            txn.ops.into_iter().flat_map(key).collect()
+        };
+        assert_eq!(keys(all), [row_key(512), row_key(1024), row_key(1300)]);
+        for (earliest, gone) in [(512, vec![]), (513, vec![row_key(512)]), (1300, vec![row_key(1024)]), (2000, vec![row_key(1300)])] {
+            let mut txn = txn();
+            dups.trim(&mut txn, earliest);
+            assert_eq!(keys(txn), gone, "{earliest}");
+        }
+    }
+
+    #[test]
+    fn what_another_copy_remembers_extends_the_past_and_nothing_else() {
+        let mut mine = dups(8..12);
+        let added = mine.push_older((3..15).map(dup).collect(), 12);
+        assert_eq!(added.iter().map(|d| d.version.version).collect::<Vec<_>>(), [3, 4, 5, 6, 7]);
+        assert_eq!(mine, dups(3..12));
+        // With nothing of one's own, everything before the log is taken.
+        let mut none = Dups::default();
+        none.push_older((3..15).map(dup).collect(), 12);
+        assert_eq!(none, dups(3..12));
+    }
+
+    #[test]
+    fn a_request_without_a_name_is_not_remembered() {
+        let mut dups = Dups::default();
+        dups.push(PgLogDup { reqid: ReqId::default(), ..dup(3) });
+        assert_eq!(dups.len(), 0);
+    }
+
+    #[test]
+    fn a_request_takes_little_memory() {
+        assert!(size_of::<Dup>() <= 64, "{}", size_of::<Dup>());
+    }
+}

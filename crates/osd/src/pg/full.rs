@@ -1,0 +1,111 @@
+//! Writes to a full cluster, pool or disk: who may, who is told no, and who waits.
+//!
+//! Holds: what frees space always passes; a disk is never filled to where the store itself would fail, whoever insists.
+//! Upstream: PrimaryLogPG::prepare_transaction and do_op, OSDService::check_failsafe_full.
+
+use super::ClientOp;
+use crate::effects::Cx;
+use crate::ops::Plan;
+use types::map::{OsdMap, PgPool};
+use types::msg::osd::osd_flag;
+use types::{EntityKind, Errno};
+
+/// What becomes of a write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Go,
+    Fail(Errno),
+    /// No answer: the client holds back until the map says that there is room, then sends again.
+    Drop,
+}
+
+/// What is full.
+#[derive(Debug, Clone, Copy, Default)]
+struct Full {
+    cluster: bool,
+    pool: bool,
+    /// The pool is full because its quota is.
+    quota: bool,
+    /// Our own disk, beyond `osd_failsafe_full_ratio`.
+    disk: bool,
+}
+
+/// Judges a planned write.
+pub(super) fn judge(cx: &Cx<'_>, op: &ClientOp, plan: &Plan) -> Verdict {
+    let grows = plan.delta.bytes > 0 || plan.delta.objects > 0;
+    let pool = cx.sh.map.pool_by_id(op.object.pool);
+    let has = |flag| pool.is_some_and(|p| p.has_flag(flag));
+    let full = Full {
+        cluster: cx.sh.map.has_flag(OsdMap::FLAG_FULL),
+        pool: has(PgPool::FLAG_FULL),
+        quota: has(PgPool::FLAG_FULL_QUOTA),
+        disk: grows && is_failsafe_full(cx),
+    };
+    let forces = op.msg.has_flag(osd_flag::FULL_FORCE) || op.origin.inst.kind == EntityKind::MDS;
+    verdict(full, grows, forces, op.msg.has_flag(osd_flag::FULL_TRY))
+}
+
+/// Fuller than the map can know yet: what is ordered now might not fit, and a store that cannot do what it was told
+/// ends its daemon (`osd_failsafe_full_ratio`).
+fn is_failsafe_full(cx: &Cx<'_>) -> bool {
+    let (available, total) = cx.disk.space();
+    let used_at_least = total / 1000 * u64::from(cx.sh.limits.failsafe_full_per_mille);
+    total > 0 && total - available.min(total) >= used_at_least
+}
+
+fn verdict(full: Full, grows: bool, forces: bool, tries: bool) -> Verdict {
+    let closed = full.disk || (!forces && (full.cluster || full.pool));
+    if !grows || !closed {
+        return Verdict::Go;
+    }
+    match tries || forces {
+        true if full.quota => Verdict::Fail(Errno::EDQUOT),
+        true => Verdict::Fail(Errno::ENOSPC),
+        false => Verdict::Drop,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const POOL: Full = Full { cluster: false, pool: true, quota: false, disk: false };
+    const QUOTA: Full = Full { quota: true, ..POOL };
+    const CLUSTER: Full = Full { cluster: true, pool: false, quota: false, disk: false };
+    const DISK: Full = Full { cluster: false, pool: false, quota: false, disk: true };
+
+    #[test]
+    fn while_there_is_room_everything_passes() {
+        assert_eq!(verdict(Full::default(), true, false, false), Verdict::Go);
+    }
+
+    #[test]
+    fn what_does_not_grow_passes_always() {
+        for full in [POOL, QUOTA, CLUSTER, DISK] {
+            assert_eq!(verdict(full, false, false, false), Verdict::Go);
+        }
+    }
+
+    #[test]
+    fn a_write_that_grows_waits_for_room() {
+        for full in [POOL, QUOTA, CLUSTER, DISK] {
+            assert_eq!(verdict(full, true, false, false), Verdict::Drop);
+        }
+    }
+
+    #[test]
+    fn whoever_would_rather_know_is_told_why() {
+        for full in [POOL, CLUSTER, DISK] {
+            assert_eq!(verdict(full, true, false, true), Verdict::Fail(Errno::ENOSPC));
+        }
+        assert_eq!(verdict(QUOTA, true, false, true), Verdict::Fail(Errno::EDQUOT));
+    }
+
+    #[test]
+    fn force_passes_a_full_pool_and_cluster_but_not_a_full_disk() {
+        for full in [POOL, QUOTA, CLUSTER] {
+            assert_eq!(verdict(full, true, true, false), Verdict::Go);
+        }
+        assert_eq!(verdict(DISK, true, true, false), Verdict::Fail(Errno::ENOSPC));
+    }
+}

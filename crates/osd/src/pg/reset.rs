@@ -1,0 +1,69 @@
+//! A session with another OSD was lost and the OSD was not: what was on its way, there or back, is said again.
+//!
+//! Room: osd core.   Hears: that a peer forgot our session, or says that we forgot its.
+//! Holds: whoever waits asks again, so the side that answers keeps no list of answers; whatever comes twice because of
+//! that changes nothing the second time.
+//! Why not a new interval: nothing is wrong with the copies, and no map will come.
+//! Upstream: OSD::ms_handle_reset and ProtocolV2::reset_session; there the map soon marks such an OSD down.
+
+use super::peering::Step;
+use super::recovery::Target;
+use super::{Pg, Stage};
+use crate::effects::{Cx, Durable};
+use types::OsdId;
+use types::msg::internal_osd::PgBody;
+
+impl Pg {
+    /// Says again to `osd`, and asks it again, what may be lost.
+    pub fn handle_peer_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        match &self.stage {
+            Stage::Removing => return,
+            Stage::Follower { .. } if osd == self.walk.mapping.primary => self.offer_stray(cx),
+            Stage::Follower { .. } => {}
+            Stage::Peering(_) => self.peering_reset(cx, osd),
+            Stage::Active if self.replicas(cx.sh.whoami).any(|o| o == osd) => {
+                let body = PgBody::Started { history: self.history };
+                cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
+                self.resend_repops(cx, osd);
+            }
+            Stage::Active => {}
+        }
+        self.ask_copies_again(cx);
+    }
+
+    fn peering_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        let (id, round) = (self.id, self.round());
+        let Stage::Peering(p) = &mut self.stage else { return };
+        match &mut p.step {
+            Step::GetInfo { waiting_for } if waiting_for.contains(&osd) => {
+                cx.send_pg(osd, id, round, PgBody::Query, Durable::Now);
+            }
+            Step::GetLog if p.auth == osd => self.get_log(cx, osd),
+            Step::RecoverSelf(r) if p.auth == osd => {
+                r.again();
+                self.drive_self(cx);
+            }
+            Step::RecoverPeers(_) => self.recover_peer_again(cx, osd),
+            Step::Activating { waiting_for, .. } if waiting_for.contains(&osd) => {
+                let body = PgBody::Activate { history: self.history };
+                cx.send_pg(osd, id, round, body, Durable::Now);
+            }
+            _ => {}
+        }
+    }
+
+    fn recover_peer_again(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        let Stage::Peering(p) = &self.stage else { return };
+        let info = p.infos.get(&osd).cloned().unwrap_or_default();
+        let body = match self.target(osd) {
+            Some(Target::Merging | Target::Resetting) => self.first_step(&info).1,
+            Some(Target::Completing) => self.last_step(),
+            Some(Target::Recovering(r)) => {
+                r.again();
+                return self.drive_peer(cx, osd);
+            }
+            Some(Target::Done) | None => return,
+        };
+        cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
+    }
+}
