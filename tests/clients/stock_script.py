@@ -114,6 +114,24 @@ def daemons_run_in_the_foreground(c):
     until(lambda: c.json("osd", "stat")["num_up_osds"] == 3, "osd.2 in the background", 30)
 
 @test
+def logs_are_rotated_as_logrotate_does_it(c):
+    pids = c.cluster.pids()
+    logs = {name: "%s/log/%s" % (c.dir, name) for name in os.listdir(c.dir + "/log") if name.endswith(".log")}
+    check(len(logs) >= 4, "logs: %s" % list(logs))
+    for path in logs.values():
+        os.rename(path, path + ".1")
+    for pid in pids.values():
+        os.kill(pid, signal.SIGHUP)
+    until(lambda: all(os.path.exists(path) for path in logs.values()), "new files", 10)
+    match("osd.0 starts", open(c.dir + "/log/" + next(n for n in logs if "osd.0" in n) + ".1").read(), "the old file keeps what was said")
+    equal(c.cluster.pids(), pids, "nobody ended")
+    os.kill(pids["osd.0"], signal.SIGTERM)
+    until(lambda: "osd.0" not in c.cluster.pids(), "osd.0 ends", 20)
+    match("osd.0 ends with 0", open(next(p for n, p in logs.items() if "osd.0" in n)).read(), "the new file")
+    c.cluster.run("ceph-osd", "-c", c.conf, "-i", "0", "--keyring", c.dir + "/osd.0/keyring")
+    until(lambda: c.json("osd", "stat")["num_up_osds"] == 3, "osd.0 again", 30)
+
+@test
 def mkfs_is_done_once_and_makes_keys_when_asked(c):
     again = c.cluster.daemon("ceph-osd", "-c", c.conf, "-i", "1", "--mkfs", "--osd-uuid", open(c.dir + "/osd.1/fsid").read().strip())
     equal(ended(again)[0], 0, "mkfs of what is formatted changes nothing")

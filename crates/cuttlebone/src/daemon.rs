@@ -2,6 +2,7 @@
 
 use crate::config::DaemonConfig;
 use crate::flags::DaemonFlags;
+use crate::log::LogFile;
 use crate::process::{PidFile, announce_ready, spawn_daemon};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -47,13 +48,16 @@ pub fn run<D: Daemon>(called: &str, kind: EntityKind, args: &[String]) -> Result
         spawn_daemon(argv0, &args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    start_log(&config, &flags)?;
+    let log = start_log(&config, &flags)?;
+    tracing::info!("{} starts: {}, process {}", config.name, version(), std::process::id());
     let mut pid_file = None;
     let code = D::run(&config, &flags, || {
         pid_file = config.path("pid_file")?.map(|p| PidFile::create(&p)).transpose()?;
-        announce_ready();
+        announce_ready(log.as_ref());
         Ok(())
-    })?;
+    });
+    let code = code.inspect_err(|error| tracing::error!("ending: {error:#}"))?;
+    tracing::info!("{} ends with {code}", config.name);
     Ok(ExitCode::from(code.clamp(0, 255) as u8))
 }
 
@@ -75,19 +79,26 @@ fn absolute(args: &[String]) -> Result<Vec<String>> {
     Ok(out)
 }
 
-/// The log goes to `log_file`, or to standard error with `-d`.
-fn start_log(config: &DaemonConfig, flags: &DaemonFlags) -> Result<()> {
+/// The log goes to `log_file`, which SIGHUP opens anew; or to standard error with `-d`.
+fn start_log(config: &DaemonConfig, flags: &DaemonFlags) -> Result<Option<LogFile>> {
     let filter = std::env::var("CUTTLEBONE_LOG").unwrap_or_else(|_| "info".into());
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false);
-    match config.path("log_file")?.filter(|_| !flags.log_to_stderr) {
-        Some(path) => {
-            let file = std::fs::OpenOptions::new().create(true).append(true).open(&path);
-            let file = file.with_context(|| format!("opening the log {}", path.display()))?;
-            builder.with_writer(std::sync::Mutex::new(file)).init();
-        }
+    let path = config.path("log_file")?.filter(|_| !flags.log_to_stderr);
+    let log = path.map(|path| LogFile::open(&path)).transpose()?;
+    match log.clone() {
+        Some(log) => builder.with_writer(move || log.clone()).init(),
         None => builder.with_writer(std::io::stderr).init(),
     }
-    Ok(())
+    let mut rotations = signal_hook::iterator::Signals::new([signal_hook::consts::SIGHUP])?;
+    let rotated = log.clone();
+    std::thread::Builder::new().name("log".into()).spawn(move || {
+        for _ in rotations.forever() {
+            if let Some(Err(error)) = rotated.as_ref().map(LogFile::reopen) {
+                tracing::error!("after SIGHUP: {error:#}");
+            }
+        }
+    })?;
+    Ok(log)
 }
 
 /// Ends the loop in order on SIGTERM and SIGINT.

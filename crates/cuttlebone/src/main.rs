@@ -6,6 +6,7 @@ mod admin_client;
 mod config;
 mod daemon;
 mod flags;
+mod log;
 mod metadata;
 mod mgr;
 mod mon;

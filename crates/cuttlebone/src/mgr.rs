@@ -11,7 +11,7 @@ use auth::Keyring;
 use client::MonClientConfig;
 use io::{EventLoop, EventLoopConfig, Stopper};
 use node::{MgrNode, MgrNodeConfig};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -33,8 +33,9 @@ pub fn main(called: &str, args: &[String]) -> Result<ExitCode> {
     let id = flags.id.context("which one? Give -i ID (ceph-mgr -i x)")?;
     eprintln!("mgr.{id}: the manager role runs inside the monitor's process; there is nothing to start");
     if flags.foreground {
-        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM])?;
-        signals.forever().next();
+        // SIGHUP comes from logrotate, to every daemon there is.
+        let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+        signals.forever().find(|signal| *signal != SIGHUP);
     }
     Ok(ExitCode::SUCCESS)
 }

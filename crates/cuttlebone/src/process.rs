@@ -3,6 +3,7 @@
 //! A daemon in the background is this program run again with `-f` in a process group of its own. It says "ready" on
 //! its standard output once it serves, and closes it; the parent waits for that word, so that a script knows.
 
+use crate::log::LogFile;
 use anyhow::{Context, Result, bail};
 use std::fs;
 use std::io::{Read, Write};
@@ -45,8 +46,8 @@ pub fn spawn_daemon(argv0: &str, args: &[String]) -> Result<()> {
     bail!("{}", if why.is_empty() { format!("the daemon ended with {status}") } else { why.trim().to_owned() })
 }
 
-/// Tells the waiting parent that this daemon serves, and lets go of its terminal.
-pub fn announce_ready() {
+/// Tells the waiting parent that this daemon serves, and lets go of its terminal: what a panic says goes to the log.
+pub fn announce_ready(log: Option<&LogFile>) {
     if std::env::var_os(AWAITED).is_none() {
         return;
     }
@@ -56,6 +57,9 @@ pub fn announce_ready() {
         // The parent reads until end of file: the descriptors themselves must go.
         let _ = rustix::stdio::dup2_stdout(&null);
         let _ = rustix::stdio::dup2_stderr(&null);
+    }
+    if let Some(log) = log {
+        log.take_stderr();
     }
 }
 
