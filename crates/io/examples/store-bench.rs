@@ -93,6 +93,8 @@ struct Bench {
     latencies: Vec<Duration>,
     next: u64,
     flushes: u64,
+    /// First and last row of each PG's log.
+    logs: Vec<(u64, u64)>,
 }
 
 impl Bench {
@@ -125,6 +127,7 @@ impl Bench {
             latencies: Vec::new(),
             next: 0,
             flushes: 0,
+            logs: vec![(1, 0); PGS as usize],
         })
     }
 
@@ -214,12 +217,15 @@ impl Bench {
         let coll = coll_of(obj);
         let mut t = Transaction::new(coll);
         t.write(obj, off, data);
-        // As an OSD does: object info, a log entry, the PG's info.
+        // As an OSD does: object info, a row of the PG's log, and now and then the oldest rows go.
         t.set_attr(obj, "_", vec![7u8; 250]);
-        t.coll_set(format!("log.{:020}", self.next), vec![5u8; 180]);
-        t.coll_set("info", vec![6u8; 200]);
-        if self.next > 3000 {
-            t.coll_rm(format!("log.{:020}", self.next - 3000));
+        let row = |n: u64| [b"l", &n.to_be_bytes()[..]].concat();
+        let log = &mut self.logs[(obj.hash % PGS) as usize];
+        log.1 += 1;
+        t.coll_set(row(log.1), vec![5u8; 220]);
+        if log.1 - log.0 > 600 {
+            t.ops.push(Op::CollRm { keys: (log.0..log.0 + 100).map(|n| row(n).into()).collect() });
+            log.0 += 100;
         }
         self.store.submit(Now::default(), TxcId(self.next), t).expect("accepted");
     }

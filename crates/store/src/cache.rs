@@ -2,37 +2,46 @@
 
 use crate::onode::{Block, Onode};
 use bytes::Bytes;
+use indexmap::IndexMap;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 
 /// Onodes by database key. What is taken out must be put back: a transaction being planned owns its onodes.
 #[derive(Default)]
 pub(crate) struct OnodeCache {
-    map: HashMap<Bytes, Box<Onode>, BuildHasherDefault<DefaultHasher>>,
-    /// Every key of the map once, in the order of the clock's hand; keys taken out may linger.
-    ring: VecDeque<Bytes>,
+    /// `None`: taken out. The clock's hand goes through the places in order.
+    map: IndexMap<Bytes, Option<Box<Onode>>, BuildHasherDefault<DefaultHasher>>,
+    hand: usize,
     bytes: u64,
+    /// Counts the calls of `trim`, which ends a turn of the store.
+    turn: u64,
 }
 
 impl OnodeCache {
     pub fn get_mut(&mut self, key: &[u8]) -> Option<&mut Onode> {
-        let onode = self.map.get_mut(key)?;
-        onode.hot = true;
+        let onode = self.map.get_mut(key)?.as_mut()?;
+        onode.use_in(self.turn);
         Some(onode)
     }
 
-    /// Takes an onode out for changing; the ring still knows it.
+    /// As `get_mut`, for bookkeeping: that is no use.
+    pub fn peek_mut(&mut self, key: &[u8]) -> Option<&mut Onode> {
+        self.map.get_mut(key)?.as_deref_mut()
+    }
+
+    /// Takes an onode out for changing; its place stays.
     pub fn take(&mut self, key: &[u8]) -> Option<(Bytes, Box<Onode>)> {
-        let (key, onode) = self.map.remove_entry(key)?;
+        let (_, key, place) = self.map.get_full_mut(key)?;
+        let mut onode = place.take()?;
+        onode.use_in(self.turn);
         self.bytes -= onode.memory;
-        Some((key, onode))
+        Some((key.clone(), onode))
     }
 
     /// Puts one back that `take` gave out.
-    pub fn put_back(&mut self, key: Bytes, mut onode: Box<Onode>) {
-        onode.hot = true;
+    pub fn put_back(&mut self, key: Bytes, onode: Box<Onode>) {
         self.bytes += onode.memory;
-        self.map.insert(key, onode);
+        self.map.insert(key, Some(onode));
     }
 
     /// As `put_back`, for one whose size may have changed.
@@ -41,25 +50,32 @@ impl OnodeCache {
         self.put_back(key, onode);
     }
 
-    /// Adds one that was not in the cache.
-    pub fn insert(&mut self, key: Bytes, onode: Box<Onode>) {
-        self.ring.push_back(key.clone());
+    /// Adds one that was not in the cache. What is used in this turn only goes when the hand first comes by.
+    pub fn insert(&mut self, key: Bytes, mut onode: Box<Onode>) {
+        (onode.used, onode.hot) = (self.turn, false);
         self.put_back_changed(key, onode);
     }
 
     /// Drops what was not used lately until `budget` holds. Pinned onodes stay.
     pub fn trim(&mut self, budget: u64) {
-        let mut looks = 2 * self.ring.len();
+        self.turn += 1;
+        let mut looks = 2 * self.map.len();
         while self.bytes > budget && looks > 0 {
             looks -= 1;
-            let Some(key) = self.ring.pop_front() else { return };
-            let Some(onode) = self.map.get_mut(&key) else { continue };
-            if onode.hot || onode.pins > 0 {
-                onode.hot = false;
-                self.ring.push_back(key);
-            } else {
-                self.take(&key);
+            if self.hand >= self.map.len() {
+                self.hand = 0;
             }
+            match self.map.get_index_mut(self.hand) {
+                Some((_, Some(onode))) if onode.hot || onode.pins > 0 => onode.hot = false,
+                Some((_, Some(onode))) => {
+                    self.bytes -= onode.memory;
+                    // The last one comes here, and is looked at next.
+                    self.map.swap_remove_index(self.hand);
+                    continue;
+                }
+                _ => {}
+            }
+            self.hand += 1;
         }
     }
 }
@@ -184,6 +200,26 @@ mod tests {
             c.trim(100 * BLOCK_COST);
         }
         assert!(c.ring.len() < 200);
+    }
+
+    #[test]
+    fn onodes_used_in_several_turns_outlive_those_used_in_one() {
+        let mut c = OnodeCache::default();
+        let key = |i: u16| Bytes::copy_from_slice(&i.to_be_bytes());
+        let budget = 20 * (Onode::default().count_memory() + 2);
+        for i in 0..1000 {
+            c.insert(key(i), Box::default());
+            // As a write does: looks, and takes it out to change it.
+            c.get_mut(&key(i)).unwrap();
+            let (k, onode) = c.take(&key(i)).unwrap();
+            assert!(c.get_mut(&k).is_none() && c.take(&k).is_none());
+            c.put_back_changed(k, onode);
+            c.get_mut(&key(3)).map(|o| o.size = 7);
+            c.trim(budget);
+            assert!(c.bytes <= budget && c.bytes == c.map.values().flatten().map(|o| o.memory).sum::<u64>());
+        }
+        assert!(c.get_mut(&key(3)).is_some_and(|o| o.size == 7), "it was used all the time");
+        assert!(c.get_mut(&key(999)).is_some() && c.get_mut(&key(900)).is_none());
     }
 
     #[test]

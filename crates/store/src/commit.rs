@@ -71,7 +71,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
         self.queue_deferred(number, &mut txc);
         for key in txc.keys.drain(..) {
-            if let Some(o) = self.onodes.get_mut(&key) {
+            if let Some(o) = self.onodes.peek_mut(&key) {
                 o.pins -= 1;
             }
         }

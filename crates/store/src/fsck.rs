@@ -146,7 +146,7 @@ impl Fsck {
             if let Some(other) = self.objects.insert(onode.nid, object) {
                 self.error(FsckError::SameNid(other.name, name, onode.nid));
             }
-            onode.segs.iter().for_each(|(i, seg)| self.segment(onode.nid, *i, seg));
+            onode.segs.iter().for_each(|(i, seg)| self.segment(onode.nid, i, seg));
             Ok(())
         })
     }

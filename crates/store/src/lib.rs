@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
 mod alloc;
+mod attrs;
 mod buf;
 mod cache;
 mod commit;

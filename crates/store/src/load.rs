@@ -3,7 +3,6 @@
 use crate::onode::{Block, Onode, PendCell, SEG_BLOCKS, Segment};
 use crate::*;
 use bytes::Bytes;
-use std::collections::btree_map::Entry;
 use std::ops::Bound;
 use std::sync::Arc;
 use types::Errno;
@@ -30,11 +29,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// A segment, read from the database if need be.
     pub(crate) fn seg<'a>(&mut self, o: &'a mut Onode, seg: u32) -> Result<&'a mut Segment, Errno> {
-        if !o.segs.contains_key(&seg) {
+        if o.segs.get(seg).is_none() {
             let loaded = if o.complete { Segment::default() } else { self.load_seg(o.nid, seg)? };
             o.segs.insert(seg, loaded);
         }
-        let s = o.segs.entry(seg).or_default();
+        let s = o.segs.get_mut(seg).expect("it is in memory");
         s.settle();
         Ok(s)
     }
@@ -62,13 +61,13 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let found = self.kv.scan(Bound::Included(&first), Bound::Included(&last), usize::MAX);
             for (key, value) in self.kv_ok(found)? {
                 let Some((_, seg)) = key::parse_segment(&key) else { continue };
-                if let Entry::Vacant(place) = o.segs.entry(seg) {
-                    place.insert(self.decode_seg(&value)?);
+                if o.segs.get(seg).is_none() {
+                    o.segs.insert(seg, self.decode_seg(&value)?);
                 }
             }
             o.complete = from <= 1;
         }
-        o.segs.values_mut().for_each(Segment::settle);
+        o.segs.iter_mut().for_each(Segment::settle);
         Ok(())
     }
 }

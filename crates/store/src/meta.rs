@@ -27,11 +27,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// ENODATA if the object has no such attribute.
     pub fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno> {
-        self.with_existing(coll, obj, |o| o.attrs.get(denc::BStr::new(name)).cloned().ok_or(Errno::ENODATA))
+        self.with_existing(coll, obj, |o| o.attrs.get(name).ok_or(Errno::ENODATA))
     }
 
     pub fn getattrs(&mut self, coll: ShardPgId, obj: &HObject) -> Result<BTreeMap<BString, Bytes>, Errno> {
-        self.with_existing(coll, obj, |o| Ok(o.attrs.clone()))
+        self.with_existing(coll, obj, |o| Ok(o.attrs.to_map()))
     }
 
     /// Empty if none was set.

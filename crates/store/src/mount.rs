@@ -161,7 +161,7 @@ impl MountScan {
             let onode = Onode::from_value(&v).map_err(|why| corrupt(&k, why))?;
             self.nid_max = self.nid_max.max(onode.nid);
             self.stored += onode.stored_bytes();
-            onode.segs.values().try_for_each(|seg| self.mark(&k, seg))
+            onode.segs.iter().try_for_each(|(_, seg)| self.mark(&k, seg))
         })
     }
 

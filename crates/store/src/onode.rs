@@ -4,8 +4,9 @@
 //! Upstream: bluestore_onode_t, ExtentMap in src/os/bluestore/BlueStore.h.
 
 use crate::AllocHint;
+use crate::attrs::Attrs;
 use bytes::Bytes;
-use denc::{BString, DecodeError, Decoder};
+use denc::{DecodeError, Decoder};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -60,6 +61,10 @@ impl Segment {
     /// Maps a block, or makes it a hole; forgets what was pending there.
     pub fn set(&mut self, i: u64, block: Block) {
         let i = i as usize;
+        if self.blocks.is_empty() {
+            // Most objects have one block, or are written from the start in one piece.
+            self.blocks.reserve_exact(i + 1);
+        }
         if i >= self.blocks.len() {
             self.blocks.resize(i + 1, Block::default());
         }
@@ -117,6 +122,7 @@ impl Segment {
             if n == 0 || blocks.len() as u64 + n > SEG_BLOCKS {
                 return Err(DecodeError::Invalid("segment: run length"));
             }
+            blocks.reserve_exact(n as usize);
             for i in 0..n {
                 blocks.push(match phys {
                     0 => Block::default(),
@@ -142,6 +148,54 @@ impl Segment {
     }
 }
 
+/// Segments by number. The first lives in place: a small object has no other, and a map of one costs twelve times as much.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Segs {
+    first: Segment,
+    more: BTreeMap<u32, Segment>,
+}
+
+impl Segs {
+    pub fn new(first: Segment) -> Self {
+        Segs { first, more: BTreeMap::new() }
+    }
+
+    /// `None`: it is not in memory.
+    pub fn get(&self, seg: u32) -> Option<&Segment> {
+        if seg == 0 { Some(&self.first) } else { self.more.get(&seg) }
+    }
+
+    pub fn get_mut(&mut self, seg: u32) -> Option<&mut Segment> {
+        if seg == 0 { Some(&mut self.first) } else { self.more.get_mut(&seg) }
+    }
+
+    pub fn insert(&mut self, seg: u32, segment: Segment) {
+        if seg == 0 {
+            self.first = segment;
+        } else {
+            self.more.insert(seg, segment);
+        }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &Segment)> {
+        std::iter::once((0, &self.first)).chain(self.more.iter().map(|(i, s)| (*i, s)))
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Segment> {
+        std::iter::once(&mut self.first).chain(self.more.values_mut())
+    }
+
+    /// The next one in memory after `seg`.
+    pub fn after(&self, seg: u32) -> Option<u32> {
+        self.more.range(seg + 1..).next().map(|(next, _)| *next)
+    }
+
+    /// Segments in memory.
+    pub fn len(&self) -> usize {
+        1 + self.more.len()
+    }
+}
+
 /// An object in memory.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Onode {
@@ -149,20 +203,22 @@ pub(crate) struct Onode {
     pub exists: bool,
     pub nid: u64,
     pub size: u64,
-    pub attrs: BTreeMap<BString, Bytes>,
+    pub attrs: Attrs,
     pub hint: AllocHint,
     pub has_omap: bool,
     /// Blocks that are not holes, over all segments.
     pub mapped: u64,
     /// Segments in memory; when `complete`, all others are empty. Segment 0 always is here.
-    pub segs: BTreeMap<u32, Segment>,
+    pub segs: Segs,
     pub complete: bool,
     /// A record of it is, or will be, in the database.
     pub stored: bool,
     /// Transactions that changed it and are not applied yet: it must stay in memory, and data is not read.
     pub pins: u32,
-    /// Used since the cache last looked.
+    /// Used, since the cache last looked, in a turn other than the one it came in.
     pub hot: bool,
+    /// The turn of the store in which it was used last.
+    pub used: u64,
     /// Bytes the cache counts it for.
     pub memory: u64,
     /// Changed by the transaction being planned.
@@ -176,6 +232,11 @@ impl Onode {
         size.div_ceil(BLOCK * SEG_BLOCKS) as u32
     }
 
+    pub fn use_in(&mut self, turn: u64) {
+        self.hot |= self.used != turn;
+        self.used = turn;
+    }
+
     /// Bytes of user data.
     pub fn stored_bytes(&self) -> u64 {
         self.size.min(self.mapped * BLOCK)
@@ -185,17 +246,16 @@ impl Onode {
     pub fn count_memory(&self) -> u64 {
         // A map's first node has room for eleven entries, used or not.
         let node = |n: usize, entry: usize| n.div_ceil(8) * 11 * entry;
-        let attrs: usize = self.attrs.iter().map(|(k, v)| 48 + k.len() + v.len()).sum();
-        let segs: usize = self.segs.values().map(|s| 16 + 16 * s.blocks.capacity()).sum();
-        let nodes = node(self.attrs.len(), 56) + node(self.segs.len(), size_of::<Segment>() + 8);
-        (size_of::<Onode>() + 96 + nodes + attrs + segs) as u64
+        let attrs = if self.attrs.is_empty() { 0 } else { 64 + self.attrs.encoded_len() };
+        let segs: usize = self.segs.iter().map(|(_, s)| 16 + 16 * s.blocks.capacity()).sum();
+        // 144: the place in the cache, the key's counter, what the allocator adds.
+        (size_of::<Onode>() + 144 + node(self.segs.len() - 1, size_of::<Segment>() + 8) + attrs + segs) as u64
     }
 
     /// The value of the `O` key.
     pub fn to_value(&self) -> Bytes {
-        let seg0 = self.segs.get(&0);
-        let attrs: usize = self.attrs.iter().map(|(k, v)| k.len() + v.len() + 6).sum();
-        let mut out = Vec::with_capacity(48 + attrs + 6 * seg0.map_or(0, |s| s.blocks.len()));
+        let first = &self.segs.first;
+        let mut out = Vec::with_capacity(48 + self.attrs.encoded_len() + 6 * first.blocks.len());
         out.push(VERSION);
         let hinted = self.hint != AllocHint::default();
         let flags = if self.has_omap { FLAG_OMAP } else { 0 } | if hinted { FLAG_HINT } else { 0 };
@@ -207,17 +267,9 @@ impl Onode {
                 put_varint(&mut out, v);
             }
         }
-        put_varint(&mut out, self.attrs.len() as u64);
-        for (name, value) in &self.attrs {
-            put_varint(&mut out, name.len() as u64);
-            out.extend_from_slice(name);
-            put_varint(&mut out, value.len() as u64);
-            out.extend_from_slice(value);
-        }
-        match seg0 {
-            Some(seg) => seg.encode(&mut out),
-            None => out.push(0),
-        }
+        put_varint(&mut out, self.attrs.len().into());
+        self.attrs.encode(&mut out);
+        first.encode(&mut out);
         out.into()
     }
 
@@ -237,15 +289,9 @@ impl Onode {
                 flags: varint(&mut d)? as u32,
             }
         };
-        let mut attrs = BTreeMap::new();
-        for _ in 0..varint(&mut d)? {
-            let n = varint(&mut d)? as usize;
-            let name = BString::from(d.raw(n)?);
-            let n = varint(&mut d)? as usize;
-            // Copied, so that a small attribute does not keep the whole record alive in the cache.
-            attrs.insert(name, Bytes::copy_from_slice(d.raw(n)?));
-        }
-        let seg0 = Segment::decode(&mut d)?;
+        let count = varint(&mut d)?;
+        let attrs = Attrs::decode(value, &mut d, count)?;
+        let first = Segment::decode(&mut d)?;
         d.finish()?;
         Ok(Onode {
             exists: true,
@@ -255,7 +301,7 @@ impl Onode {
             hint,
             has_omap: flags & FLAG_OMAP != 0,
             mapped,
-            segs: BTreeMap::from([(0, seg0)]),
+            segs: Segs::new(first),
             complete: Self::seg_count(size) <= 1,
             stored: true,
             ..Onode::default()
@@ -263,7 +309,7 @@ impl Onode {
     }
 }
 
-fn put_varint(out: &mut Vec<u8>, mut v: u64) {
+pub(crate) fn put_varint(out: &mut Vec<u8>, mut v: u64) {
     while v >= 0x80 {
         out.push(v as u8 | 0x80);
         v >>= 7;
@@ -271,7 +317,7 @@ fn put_varint(out: &mut Vec<u8>, mut v: u64) {
     out.push(v as u8);
 }
 
-fn varint(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
+pub(crate) fn varint(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
     let mut v = 0u64;
     for shift in (0..64).step_by(7) {
         let b: u8 = d.get()?;
@@ -292,15 +338,17 @@ mod tests {
         for (i, phys) in [(0, 7), (1, 8), (2, 9), (5, 3), (63, u64::MAX >> 20)] {
             seg.set(i, Block { phys, crc: phys as u32 ^ 0xdead });
         }
+        let mut attrs = Attrs::default();
+        attrs.set(&[("_".into(), Bytes::from_static(b"info")), ("empty".into(), Bytes::new())]);
         Onode {
             exists: true,
             nid: 300,
             size: 1 << 20,
             mapped: 5,
-            attrs: BTreeMap::from([("_".into(), Bytes::from_static(b"info")), ("empty".into(), Bytes::new())]),
+            attrs,
             hint: AllocHint { expected_object_size: 4 << 20, expected_write_size: 1, flags: 3 },
             has_omap: true,
-            segs: BTreeMap::from([(0, seg)]),
+            segs: Segs::new(seg),
             ..Onode::default()
         }
     }
@@ -311,7 +359,7 @@ mod tests {
         let p = Onode::from_value(&o.to_value()).unwrap();
         assert_eq!((p.nid, p.size, p.mapped, p.has_omap, p.hint), (o.nid, o.size, o.mapped, true, o.hint));
         assert_eq!(p.attrs, o.attrs);
-        assert_eq!(p.segs[&0].blocks, o.segs[&0].blocks);
+        assert_eq!(p.segs.first.blocks, o.segs.first.blocks);
         assert!(!p.complete);
     }
 

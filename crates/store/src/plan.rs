@@ -3,7 +3,7 @@
 //!
 //! Holds: nothing here waits. A block that must be read before it can be written is left pending.
 
-use crate::onode::{BLOCK, Onode};
+use crate::onode::{BLOCK, Onode, Segs};
 use crate::txc::{Change, Piece, Txc};
 use crate::write::covers;
 use crate::*;
@@ -116,6 +116,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 }
                 Op::Remove(obj) => exists[obj.0 as usize] = false,
                 Op::Touch(obj)
+                | Op::Create(obj)
                 | Op::Write { obj, .. }
                 | Op::Zero { obj, .. }
                 | Op::Truncate { obj, .. }
@@ -132,10 +133,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Carries a validated transaction out in memory. Fails only if the database cannot be read.
     pub(crate) fn plan(&mut self, number: u64, id: TxcId, txn: Transaction) -> Result<Txc, Errno> {
         let mut p = Planner { number, txc: Txc::new(id, txn.coll), slots: Vec::with_capacity(txn.objects.len()) };
-        for obj in &txn.objects {
+        for (i, obj) in txn.objects.iter().enumerate() {
             let key = Bytes::from(key::object(txn.coll.shard, obj));
+            let is_new = || matches!(txn.ops.first(), Some(Op::Create(new)) if new.0 as usize == i);
             let (key, onode, known) = match self.onodes.take(&key) {
                 Some((key, onode)) => (key, onode, true),
+                None if is_new() => (key, Box::new(Onode { complete: true, ..Onode::default() }), false),
                 None => match self.load_onode(&key) {
                     Ok(onode) => (key, onode, false),
                     Err(e) => {
@@ -185,7 +188,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let Planner { number, txc, slots } = p;
         let at = |o: ObjIdx| o.0 as usize;
         match op {
-            Op::Touch(obj) => self.create(&mut slots[at(obj)].onode),
+            Op::Touch(obj) | Op::Create(obj) => self.create(&mut slots[at(obj)].onode),
             Op::Write { obj, off, data } => {
                 txc.planning = slots[at(obj)].key.clone();
                 let o = &mut slots[at(obj)].onode;
@@ -213,13 +216,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             Op::SetAttrs { obj, attrs } => {
                 let o = &mut slots[at(obj)].onode;
                 self.create(o);
-                // In memory of their own: what comes from the network is cut out of chunks of 256 KB, and an onode that
-                // is cached keeps what it refers to.
-                o.attrs.extend(attrs.into_iter().map(|(name, value)| (name, Bytes::copy_from_slice(&value))));
+                o.attrs.set(&attrs);
             }
             Op::RmAttr { obj, name } => {
                 let o = &mut slots[at(obj)].onode;
-                o.dirty |= o.attrs.remove(&name).is_some();
+                o.dirty |= o.attrs.remove(&name);
             }
             Op::RmAttrs(obj) => {
                 let o = &mut slots[at(obj)].onode;
@@ -325,7 +326,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             return Ok(());
         }
         self.load_segs(o, 0)?;
-        for (seg, s) in std::mem::take(&mut o.segs) {
+        for (seg, s) in std::mem::take(&mut o.segs).iter() {
             s.blocks.iter().filter(|b| b.phys != 0).for_each(|b| self.free(txc, b.phys));
             if seg > 0 {
                 txc.changes.push(Change::delete(key::segment(o.nid, seg)));
@@ -345,8 +346,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         (dst.size, dst.mapped, dst.hint, dst.has_omap) = (src.size, src.mapped, src.hint, src.has_omap);
         dst.attrs = src.attrs.clone();
         dst.segs = src.segs.clone();
-        dst.dirty_segs = dst.segs.keys().copied().collect();
-        dst.segs.values().flat_map(|s| &s.blocks).for_each(|b| self.share(b.phys));
+        dst.dirty_segs = dst.segs.iter().map(|(seg, _)| seg).collect();
+        dst.segs.iter().flat_map(|(_, s)| &s.blocks).for_each(|b| self.share(b.phys));
         if src.has_omap {
             txc.changes.push(Change::CopyOmap { from: src.nid, to: dst.nid });
         }
@@ -426,7 +427,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
 fn finish_existing(txc: &mut Txc, key: &Bytes, o: &mut Onode) {
     for seg_no in std::mem::take(&mut o.dirty_segs) {
-        let Some(seg) = o.segs.get(&seg_no).filter(|_| seg_no > 0) else { continue };
+        let Some(seg) = o.segs.get(seg_no).filter(|_| seg_no > 0) else { continue };
         let seg_key = key::segment(o.nid, seg_no);
         txc.changes.push(match (seg.blocks.is_empty(), seg.pend.is_empty()) {
             (true, _) => Change::delete(seg_key),
@@ -434,7 +435,7 @@ fn finish_existing(txc: &mut Txc, key: &Bytes, o: &mut Onode) {
             (false, false) => Change::LateSegment(seg_key.into(), seg.clone()),
         });
     }
-    txc.changes.push(match o.segs.get(&0).filter(|s| !s.pend.is_empty()) {
+    txc.changes.push(match o.segs.get(0).filter(|s| !s.pend.is_empty()) {
         None => Change::put(key.clone(), o.to_value()),
         Some(seg) => {
             let record = Onode {
@@ -444,7 +445,7 @@ fn finish_existing(txc: &mut Txc, key: &Bytes, o: &mut Onode) {
                 hint: o.hint,
                 has_omap: o.has_omap,
                 attrs: o.attrs.clone(),
-                segs: [(0, seg.clone())].into(),
+                segs: Segs::new(seg.clone()),
                 ..Onode::default()
             };
             Change::LateOnode(key.clone(), Box::new(record))

@@ -61,7 +61,7 @@ impl Change {
         match self {
             Change::Kv(op) => batch.ops.push(op),
             Change::LateOnode(key, mut onode) => {
-                onode.segs.values_mut().for_each(settle_all);
+                onode.segs.iter_mut().for_each(settle_all);
                 batch.put(key, onode.to_value());
             }
             Change::LateSegment(key, mut seg) => {

@@ -89,6 +89,10 @@ pub enum Op {
     /// Keys from `from` (included) to `to` (excluded).
     #[denc(tag = 23)]
     CollRmRange { from: BString, to: BString },
+    /// As `Touch`, for an object that does not exist. As the first step of a transaction it spares the look into the
+    /// database: the caller answers for there being no such object.
+    #[denc(tag = 24)]
+    Create(ObjIdx),
 }
 
 /// A list of steps on one collection that happen all or not at all.
@@ -173,6 +177,12 @@ impl Transaction {
     pub fn touch(&mut self, obj: &HObject) {
         let obj = self.obj(obj);
         self.ops.push(Op::Touch(obj));
+    }
+
+    /// See `Op::Create`.
+    pub fn create(&mut self, obj: &HObject) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::Create(obj));
     }
 
     pub fn write(&mut self, obj: &HObject, off: u64, data: impl Into<BufList>) {
@@ -289,7 +299,7 @@ impl Op {
     /// Shows every object index of the step to `f`, which may change it.
     fn for_each_obj(&mut self, mut f: impl FnMut(&mut ObjIdx)) {
         match self {
-            Op::Touch(obj) | Op::Remove(obj) | Op::RmAttrs(obj) | Op::OmapClear(obj) => f(obj),
+            Op::Touch(obj) | Op::Create(obj) | Op::Remove(obj) | Op::RmAttrs(obj) | Op::OmapClear(obj) => f(obj),
             Op::Write { obj, .. }
             | Op::Zero { obj, .. }
             | Op::Truncate { obj, .. }

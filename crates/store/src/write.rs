@@ -54,10 +54,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let (lblk, start) = (at / BLOCK, at % BLOCK);
             let n = (BLOCK - start).min(end - at);
             let seg = (lblk / SEG_BLOCKS) as u32;
-            if o.complete && o.segs.get(&seg).is_none_or(|s| s.blocks.is_empty()) {
+            if o.complete && o.segs.get(seg).is_none_or(|s| s.blocks.is_empty()) {
                 // An object may be one huge hole: on to the next segment that holds something.
-                let next = o.segs.range(seg + 1..).next().map(|(next, _)| *next);
-                let Some(next) = next else { break };
+                let Some(next) = o.segs.after(seg) else { break };
                 at = u64::from(next) * SEG_BLOCKS * BLOCK;
                 continue;
             }

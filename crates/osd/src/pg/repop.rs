@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 use store::{Op, Transaction, TxcId};
 use types::msg::BufList;
 use types::msg::internal_osd::{PgTotals, RepOp, RepOpReply};
-use types::pg::PgLogEntry;
+use types::pg::{LogOp, PgLogEntry};
 use types::{EVersion, Epoch, HObject, Mono, OsdId};
 
 /// Trimming waits for that many entries, so that it costs little per write.
@@ -223,6 +223,10 @@ impl Pg {
         self.totals = m.totals;
         self.committed_to = m.committed_to;
         let mut txn = self.transaction();
+        if m.entry.prior_version == EVersion::default() && m.entry.op == LogOp::Modify {
+            // The primary has looked for the object; copies that go the same way need not.
+            txn.create(&m.entry.object);
+        }
         mutation.into_transaction(&mut txn, &m.entry.object);
         self.log_write(cx, &mut txn, m.entry, m.totals, m.trim_to);
         let txc = cx.submit(txn);

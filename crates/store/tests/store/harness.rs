@@ -147,7 +147,7 @@ impl Model {
     fn apply_op(&mut self, txn: &Transaction, op: &Op) {
         let name = |o: &ObjIdx| txn.objects[o.0 as usize].clone();
         match op {
-            Op::Touch(o) | Op::SetAllocHint { obj: o, .. } => drop(self.objects.entry(name(o)).or_default()),
+            Op::Touch(o) | Op::Create(o) | Op::SetAllocHint { obj: o, .. } => drop(self.objects.entry(name(o)).or_default()),
             Op::Write { obj, off, data } => self.write(name(obj), *off, &data.contiguous()),
             Op::Zero { obj, off, len } => self.write(name(obj), *off, &vec![0; *len as usize]),
             Op::Truncate { obj, size } => self.objects.entry(name(obj)).or_default().data.resize(*size as usize, 0),
@@ -298,7 +298,7 @@ fn random_op(rng: &mut ChaCha8Rng, coll: ShardPgId, m: &Model, t: &mut Transacti
     let exists = m.objects.contains_key(&obj);
     let word = *words.choose(rng).unwrap();
     let word2 = *words.choose(rng).unwrap();
-    match rng.random_range(0..24) {
+    match rng.random_range(0..26) {
         0..=7 => {
             let (off, len) = (extent(rng), extent(rng).min(150_000));
             t.write(&obj, off, bytes(rng, len as usize));
@@ -325,6 +325,7 @@ fn random_op(rng: &mut ChaCha8Rng, coll: ShardPgId, m: &Model, t: &mut Transacti
         21 => t.omap_clear(&obj),
         22 => t.omap_set_header(&obj, bytes(rng, 9)),
         23 => t.coll_rm_range(word, word2),
+        24 | 25 if !exists => t.create(&obj),
         _ => t.coll_set(word, bytes(rng, 50)),
     }
 }
