@@ -78,6 +78,7 @@ impl Daemon for OsdDaemon {
         let (dev, device_events) = home.open_device()?;
         events.watch_device(device_events)?;
         let kv = home.open_kv(config, false, events.completions())?;
+        events.watch_flushes(kv.flusher());
         let store_config = if dev.rotational() { StoreConfig::rotational() } else { StoreConfig::default() };
         let class = if dev.rotational() { "hdd" } else { "ssd" };
         let store = Store::mount(dev, kv, store_config, fsid, home.id)?;

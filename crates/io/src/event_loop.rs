@@ -8,6 +8,7 @@ use crate::IoSink;
 use crate::block::DevEvents;
 use crate::clock::Clock;
 use crate::heap::Heap;
+use crate::kv::{Flushed, Flusher};
 use crate::sockets::{SocketEvent, Sockets};
 use bytes::{BufMut, Bytes, BytesMut};
 use mio::unix::SourceFd;
@@ -98,6 +99,9 @@ pub struct EventLoop {
     completions: Completions,
     completed: Receiver<(u64, Result<Bytes, Errno>)>,
     devices: Vec<DevEvents>,
+    flushers: Vec<Flusher>,
+    /// Flushes done in this turn, to be delivered in the next.
+    flushed: Vec<Flushed>,
     stop: Stopper,
     world: RealWorld,
 }
@@ -143,6 +147,8 @@ impl EventLoop {
             completions,
             completed,
             devices: Vec::new(),
+            flushers: Vec::new(),
+            flushed: Vec::new(),
             stop: Stopper { flag: Arc::default(), waker },
         };
         if let Some(admin) = &mut this.admin {
@@ -174,6 +180,12 @@ impl EventLoop {
         Ok(())
     }
 
+    /// Has the loop see to a database's flushes, once everything else of a turn has been started.
+    pub fn watch_flushes(&mut self, flusher: Flusher) {
+        flusher.run_by_loop();
+        self.flushers.push(flusher);
+    }
+
     /// How a signal handler ends the loop.
     pub fn stopper(&self) -> Stopper {
         self.stop.clone()
@@ -197,7 +209,8 @@ impl EventLoop {
                 self.remove_admin_socket();
                 return Ok(code);
             }
-            let timeout = if inputs.is_empty() { self.timeout() } else { Some(Duration::ZERO) };
+            let idle = inputs.is_empty() && self.flushed.is_empty();
+            let timeout = if idle { self.timeout() } else { Some(Duration::ZERO) };
             match self.poll.poll(&mut events, timeout) {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 other => other?,
@@ -247,7 +260,7 @@ impl EventLoop {
         while let Ok((id, result)) = self.completed.try_recv() {
             node.handle(&mut self.world, Input::Io { id, result });
         }
-        let mut done = Vec::new();
+        let mut done = std::mem::take(&mut self.flushed);
         self.devices.iter().for_each(|d| d.take(&mut done));
         for (id, result) in done {
             node.handle(&mut self.world, Input::Io { id: id.0, result });
@@ -266,6 +279,7 @@ impl EventLoop {
         self.devices.iter().for_each(DevEvents::submit);
         self.world.sockets.flush(inputs);
         self.world.sockets.failures(inputs);
+        self.flushers.iter().for_each(|f| f.end_turn(&mut self.flushed));
     }
 
     fn accept(&mut self, listener: usize, node: &mut impl Node<RealWorld>) {

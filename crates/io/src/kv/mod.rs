@@ -1,13 +1,15 @@
 //! RocksDB as a `store::Kv`.
 //!
-//! Room: io.   Holds: `apply` writes to memtable and log buffer and never waits for the disk; a thread of its own
-//! writes the buffer and syncs it, so that one fdatasync serves all batches applied before.
+//! Room: io.   Holds: `apply` writes to memtable and log buffer and never waits for the disk; a flush writes the buffer
+//! and syncs it, so that one fdatasync serves all batches applied before.
 //! Why these settings: see `base_options` and `Layout`.
 //! Upstream: src/kv/RocksDBStore.cc.
 
 mod crc;
+mod flush;
 mod options;
 
+pub use flush::{Flushed, Flusher};
 pub use options::{OptionError, check_options};
 
 use crate::sink::IoSink;
@@ -20,7 +22,6 @@ use rocksdb::{
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use store::{IoId, Kv, KvBatch, KvError, KvOp};
 use types::Errno;
@@ -84,8 +85,8 @@ pub struct RocksKv {
     db: Arc<DB>,
     layout: Layout,
     write_options: WriteOptions,
-    flushes: Option<Sender<IoId>>,
-    flusher: Option<JoinHandle<()>>,
+    flusher: Flusher,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl RocksKv {
@@ -94,20 +95,15 @@ impl RocksKv {
         crc::check();
         let db = until_free(|e| matches!(e, OpenError::InUse(_)), || open_db(config))?;
         let db = Arc::new(db);
-        let (flushes, queue) = channel();
-        let flusher = {
-            let db = db.clone();
-            std::thread::Builder::new().name("kv_sync".into()).spawn(move || serve_flushes(&db, &queue, &sink))
-        };
+        let (flusher, thread) = Flusher::start(db.clone(), sink).map_err(OpenError::Thread)?;
         let mut write_options = WriteOptions::default();
         write_options.set_sync(false);
-        Ok(RocksKv {
-            db,
-            layout: config.layout,
-            write_options,
-            flushes: Some(flushes),
-            flusher: Some(flusher.map_err(OpenError::Thread)?),
-        })
+        Ok(RocksKv { db, layout: config.layout, write_options, flusher, thread: Some(thread) })
+    }
+
+    /// For an event loop that sees to flushes itself.
+    pub fn flusher(&self) -> Flusher {
+        self.flusher.clone()
     }
 
     /// Figures of the engine, family by family: `rocksdb.cfstats` and its like, by property name.
@@ -265,18 +261,6 @@ fn base_options(config: &RocksConfig, cache: &Cache, share: usize) -> Options {
     o
 }
 
-/// The flush thread: takes every request that waits, syncs once, answers them all.
-fn serve_flushes(db: &DB, queue: &Receiver<IoId>, sink: &impl IoSink) {
-    while let Ok(first) = queue.recv() {
-        let mut ids = vec![first];
-        ids.extend(queue.try_iter());
-        let result = db.flush_wal(true).map_err(|e| kv_error("flush", e).errno);
-        for id in ids {
-            sink.complete(id, result.map(|()| Bytes::new()));
-        }
-    }
-}
-
 impl Kv for RocksKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
         let found = self.db.get_pinned_cf(self.family(key), key).map_err(|e| kv_error("get", e))?;
@@ -309,10 +293,7 @@ impl Kv for RocksKv {
     }
 
     fn flush(&mut self, id: IoId) {
-        if let Some(flushes) = &self.flushes {
-            // The thread lives as long as the sender does.
-            let _ = flushes.send(id);
-        }
+        self.flusher.request(id);
     }
 
     fn flush_sync(&mut self) -> Result<(), KvError> {
@@ -327,9 +308,9 @@ impl Kv for RocksKv {
 
 impl Drop for RocksKv {
     fn drop(&mut self) {
-        self.flushes = None;
-        if let Some(flusher) = self.flusher.take() {
-            let _ = flusher.join();
+        self.flusher.close();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
         }
         // In order to stop in order; a failure here loses nothing that was promised.
         let _ = self.db.flush_wal(true);
@@ -391,6 +372,7 @@ fn open_error(config: &RocksConfig, e: rocksdb::Error) -> OpenError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc::{Receiver, channel};
     use std::time::Duration;
 
     type Answers = Receiver<(IoId, Result<Bytes, Errno>)>;
