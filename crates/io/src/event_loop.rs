@@ -34,6 +34,8 @@ const FIRST_LISTENER: usize = 2;
 const FIRST_DEVICE: usize = 1 << 19;
 const FIRST_SOCKET: usize = 1 << 20;
 const ADMIN_CLIENT_BASE: usize = 1 << 40;
+/// How long a flush waits for the loop to have nothing else to do.
+const GATHER_MAX: Duration = Duration::from_micros(500);
 /// An admin request is one line of JSON; more is a mistake.
 const ADMIN_REQUEST_BYTES_MAX: usize = 1 << 20;
 
@@ -100,8 +102,10 @@ pub struct EventLoop {
     completed: Receiver<(u64, Result<Bytes, Errno>)>,
     devices: Vec<DevEvents>,
     flushers: Vec<Flusher>,
-    /// Flushes done in this turn, to be delivered in the next.
+    /// Flushes done and not delivered.
     flushed: Vec<Flushed>,
+    /// Since when there is something to flush as soon as nothing else is to be done.
+    to_flush_since: Option<Mono>,
     stop: Stopper,
     world: RealWorld,
 }
@@ -149,6 +153,7 @@ impl EventLoop {
             devices: Vec::new(),
             flushers: Vec::new(),
             flushed: Vec::new(),
+            to_flush_since: None,
             stop: Stopper { flag: Arc::default(), waker },
         };
         if let Some(admin) = &mut this.admin {
@@ -209,13 +214,14 @@ impl EventLoop {
                 self.remove_admin_socket();
                 return Ok(code);
             }
-            let idle = inputs.is_empty() && self.flushed.is_empty();
+            let idle = inputs.is_empty() && self.to_flush_since.is_none();
             let timeout = if idle { self.timeout() } else { Some(Duration::ZERO) };
             match self.poll.poll(&mut events, timeout) {
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
                 other => other?,
             }
             self.world.now = self.world.clock.now();
+            self.flush_if_due(events.is_empty());
             for input in std::mem::take(&mut inputs) {
                 node.handle(&mut self.world, input_of(input));
             }
@@ -279,7 +285,18 @@ impl EventLoop {
         self.devices.iter().for_each(DevEvents::submit);
         self.world.sockets.flush(inputs);
         self.world.sockets.failures(inputs);
-        self.flushers.iter().for_each(|f| f.end_turn(&mut self.flushed));
+        if self.flushers.iter().filter(|f| f.end_turn()).count() > 0 {
+            self.to_flush_since.get_or_insert(self.world.now.mono);
+        }
+    }
+
+    /// One flush serves everything that could be done before it.
+    fn flush_if_due(&mut self, idle: bool) {
+        let patience = |since: Mono| self.world.now.mono - since >= GATHER_MAX;
+        if self.to_flush_since.is_some_and(|since| idle || patience(since)) {
+            self.to_flush_since = None;
+            self.flushers.iter().for_each(|f| f.flush(&mut self.flushed));
+        }
     }
 
     fn accept(&mut self, listener: usize, node: &mut impl Node<RealWorld>) {

@@ -88,15 +88,19 @@ impl Attrs {
     }
 
     fn pack(all: BTreeMap<&[u8], &[u8]>) -> Self {
-        let mut packed = Vec::with_capacity(all.iter().map(|(n, v)| n.len() + v.len() + 4).sum());
-        for (name, value) in &all {
-            for bytes in [name, value] {
-                put_varint(&mut packed, bytes.len() as u64);
-                packed.extend_from_slice(bytes);
-            }
+        let fields = || all.iter().flat_map(|(name, value)| [*name, *value]);
+        // Exact, so that nothing is moved or wasted.
+        let mut packed = Vec::with_capacity(fields().map(|f| varint_len(f.len() as u64) + f.len()).sum());
+        for field in fields() {
+            put_varint(&mut packed, field.len() as u64);
+            packed.extend_from_slice(field);
         }
-        Attrs { count: all.len() as u32, packed: Bytes::copy_from_slice(&packed) }
+        Attrs { count: all.len() as u32, packed: packed.into() }
     }
+}
+
+fn varint_len(v: u64) -> usize {
+    (u64::BITS - (v | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 fn field<'a>(d: &mut Decoder<'a>) -> Result<&'a [u8], DecodeError> {
@@ -125,6 +129,15 @@ mod tests {
         assert_eq!(a.to_map().into_keys().collect::<Vec<_>>(), ["_".into(), BString::from("b")]);
         a.clear();
         assert!(a.is_empty() && a == Attrs::default());
+    }
+
+    #[test]
+    fn lengths_of_varints_are_exact() {
+        for v in [0, 1, 0x7f, 0x80, 0x3fff, 0x4000, u64::from(u32::MAX), u64::MAX] {
+            let mut out = Vec::new();
+            put_varint(&mut out, v);
+            assert_eq!(varint_len(v), out.len(), "{v}");
+        }
     }
 
     #[test]

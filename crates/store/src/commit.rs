@@ -147,9 +147,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if self.apply_batch().is_err() {
             return;
         }
-        if self.flushing.is_none() && !self.applied.is_empty() {
-            self.flushing = Some(std::mem::take(&mut self.applied));
+        if !self.applied.is_empty() {
             let id = self.io(IoKind::KvFlush);
+            self.flushing.push_back((id, std::mem::take(&mut self.applied)));
             self.kv.flush(id);
         }
         if self.dev_flushing.is_none() && !self.dev_waiting.is_empty() {
@@ -184,8 +184,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
     }
 
-    pub(crate) fn handle_kv_flushed(&mut self) {
-        for number in self.flushing.take().unwrap_or_default() {
+    /// A flush covers all that was applied before it was asked for, so what older flushes were to cover too.
+    pub(crate) fn handle_kv_flushed(&mut self, id: IoId) {
+        let covered = self.flushing.partition_point(|(older, _)| *older <= id);
+        let numbers: Vec<u64> = self.flushing.drain(..covered).flat_map(|(_, numbers)| numbers).collect();
+        for number in numbers {
             let Some(txc) = self.txcs.remove(&number) else { continue };
             self.deferred.committed = self.deferred.committed.max(txc.deferred_seq);
             let mut free = txc.freed;

@@ -112,7 +112,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             batch: KvBatch::default(),
             queued: Vec::new(),
             applied: Vec::new(),
-            flushing: None,
+            flushing: VecDeque::new(),
             deferred: scan.deferred,
             io_next: 0,
             ios: ById::default(),

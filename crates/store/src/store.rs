@@ -56,8 +56,8 @@ pub struct Store<D, K> {
     pub(crate) queued: Vec<u64>,
     /// Applied since the last database flush was started.
     pub(crate) applied: Vec<u64>,
-    /// What the database flush in flight covers.
-    pub(crate) flushing: Option<Vec<u64>>,
+    /// Database flushes in flight, oldest first, with what each covers beside what those before it do.
+    pub(crate) flushing: VecDeque<(IoId, Vec<u64>)>,
     pub(crate) deferred: Deferred,
 
     // I/O.
@@ -129,7 +129,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             (IoKind::TxcWrite { txc, first }, Ok(_)) => self.handle_txc_written(txc, first),
             (IoKind::DeferredWrite, Ok(_)) => self.handle_deferred_written(),
             (IoKind::DevFlush, Ok(_)) => self.handle_dev_flushed(),
-            (IoKind::KvFlush, Ok(_)) => self.handle_kv_flushed(),
+            (IoKind::KvFlush, Ok(_)) => self.handle_kv_flushed(id),
         }
     }
 

@@ -74,17 +74,23 @@ impl Flusher {
         self.0.by_loop.store(true, Ordering::Relaxed);
     }
 
-    /// The loop has sent everything it had to send: flushes what was asked for, or has the thread do it.
-    pub fn end_turn(&self, done: &mut Vec<Flushed>) {
-        let ids = std::mem::take(&mut *locked(&self.0.requested));
-        if ids.is_empty() {
-            return;
-        }
+    /// The loop has sent everything it had to send. True if it is to call `flush` when it has nothing else to do; else
+    /// there is nothing to flush, or the thread sees to it.
+    pub fn end_turn(&self) -> bool {
+        let mut requested = locked(&self.0.requested);
         if self.0.mean_ns.load(Ordering::Relaxed) > QUICK.as_nanos() as u64 {
-            return ids.into_iter().for_each(|id| self.0.hand_over(id));
+            requested.drain(..).for_each(|id| self.0.hand_over(id));
         }
-        let result = self.0.flush();
-        done.extend(ids.into_iter().map(|id| (id, result.clone())));
+        !requested.is_empty()
+    }
+
+    /// Flushes what was asked for.
+    pub fn flush(&self, done: &mut Vec<Flushed>) {
+        let ids = std::mem::take(&mut *locked(&self.0.requested));
+        if !ids.is_empty() {
+            let result = self.0.flush();
+            done.extend(ids.into_iter().map(|id| (id, result.clone())));
+        }
     }
 }
 
@@ -138,14 +144,16 @@ mod tests {
         kv.flush(IoId(1));
         kv.flush(IoId(2));
         let mut done = Vec::new();
-        flusher.end_turn(&mut done);
+        assert!(flusher.end_turn());
+        flusher.flush(&mut done);
         assert_eq!(done, [(IoId(1), Ok(Bytes::new())), (IoId(2), Ok(Bytes::new()))]);
         assert!(answers.try_recv().is_err(), "answered once");
         flusher.0.mean_ns.store(u64::from(u32::MAX), Ordering::Relaxed);
         kv.flush(IoId(3));
         assert!(answers.recv_timeout(Duration::from_millis(20)).is_err(), "not before the turn has ended");
         done.clear();
-        flusher.end_turn(&mut done);
+        assert!(!flusher.end_turn());
+        flusher.flush(&mut done);
         assert_eq!(answers.recv_timeout(Duration::from_secs(9)).unwrap(), (IoId(3), Ok(Bytes::new())));
         assert!(done.is_empty());
         drop(kv);
@@ -162,9 +170,7 @@ mod tests {
         // Flushes of nothing take no time on any disk.
         for n in 0..10 * AVERAGED_OVER {
             kv.flush(IoId(n));
-            let mut done = Vec::new();
-            flusher.end_turn(&mut done);
-            if done.is_empty() {
+            if !flusher.end_turn() {
                 answers.recv_timeout(Duration::from_secs(9)).unwrap().1.unwrap();
             } else {
                 return;
