@@ -13,11 +13,15 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use std::ffi::OsString;
 use std::fs::{self, File};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use types::map::MonMap;
+use types::{AddrVec, EntityAddr};
 use uuid::Uuid;
 
 /// How long daemons may take to serve, and the cluster to be whole; a healthy machine needs a second.
@@ -32,10 +36,13 @@ pub struct UpArgs {
     /// OSDs to have; more than there are adds some [default: what is there, or 3]
     #[arg(long)]
     pub osds: Option<u32>,
+    /// Monitors of a new cluster; an odd number, of which a majority has to run [default: 1]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=9))]
+    pub mons: Option<u32>,
     /// Size of each new OSD's data file, sparse until written [default: 10G]
     #[arg(long, value_parser = parse_size)]
     pub size: Option<u64>,
-    /// The monitor's port; daemons take the ports after it as the kernel gives them [default: 3300]
+    /// The first monitor's port; other monitors take those after it, daemons what the kernel gives them [default: 3300]
     #[arg(long)]
     pub port: Option<u16>,
     /// Stay, and stop everything on Ctrl-C
@@ -67,15 +74,16 @@ pub fn up(args: &UpArgs) -> Result<()> {
 fn start_all(home: &Home, args: &UpArgs, stop: &AtomicBool) -> Result<()> {
     let begin = Instant::now();
     let _lock = home.lock()?;
-    home.start_mon()?;
+    let mons = home.start_mons()?;
     let admin = AdminClient::connect(&home.conf(), PATIENCE)?;
     let osds = home.osd_count(args);
     for id in 0..osds {
         home.make_osd(id, &admin)?;
     }
     home.start_osds(osds)?;
-    home.await_whole(osds, &admin, stop)?;
-    println!("cluster in {}: 1 monitor, {osds} OSDs, up after {:.1} s", home.dir.display(), begin.elapsed().as_secs_f32());
+    home.await_whole(mons, osds, &admin, stop)?;
+    let plural = if mons > 1 { "s" } else { "" };
+    println!("cluster in {}: {mons} monitor{plural}, {osds} OSDs, up after {:.1} s", home.dir.display(), begin.elapsed().as_secs_f32());
     println!("  clients need: {} (keyring beside it)", home.conf().display());
     println!("  try:  ceph -c {} -s", home.conf().display());
     Ok(())
@@ -147,9 +155,16 @@ impl Home {
         fs::create_dir_all(&args.dir).with_context(|| format!("making {}", args.dir.display()))?;
         let home = Home { dir: fs::canonicalize(&args.dir)? };
         if home.conf().exists() {
+            let there = home.mon_ids().len() as u32;
+            ensure!(
+                args.mons.is_none_or(|mons| mons == there),
+                "{} has {there} monitors: changing their number is not available yet",
+                home.dir.display()
+            );
             return Ok(home);
         }
-        let foreign: Vec<_> = fs::read_dir(&home.dir)?.flatten().map(|e| e.file_name()).filter(|n| !OURS.iter().any(|o| n == o)).collect();
+        let ours = |name: &OsString| OURS.iter().any(|o| name == o) || name.to_str().is_some_and(|n| n.starts_with("mon."));
+        let foreign: Vec<_> = fs::read_dir(&home.dir)?.flatten().map(|e| e.file_name()).filter(|n| !ours(n)).collect();
         ensure!(
             foreign.is_empty(),
             "{} is not empty and not a cluster's directory (it holds {:?}): choose another one",
@@ -162,11 +177,20 @@ impl Home {
 
     /// Keys first, ceph.conf last: a directory with a ceph.conf is whole.
     fn create(&self, args: &UpArgs) -> Result<()> {
-        for sub in ["mon.a", "run", "log"] {
+        // What an earlier attempt left may be of another number of monitors.
+        for id in self.mon_ids() {
+            fs::remove_dir_all(self.dir.join(format!("mon.{id}")))?;
+        }
+        let (fsid, port) = (Uuid::new_v4(), args.port.unwrap_or(3300));
+        let mons = first_mons(args.mons.unwrap_or(1), port)?;
+        for sub in mons.iter().map(|(id, _)| format!("mon.{id}")).chain(["run".into(), "log".into()]) {
             fs::create_dir_all(self.dir.join(sub))?;
         }
+        let mut monmap = MonMap::new(fsid, io::Clock::new().now().wall);
+        mons.iter().for_each(|(id, addr)| monmap.add(id, AddrVec(vec![EntityAddr::msgr2(*addr, 0)])));
+        fs::write(self.dir.join("monmap"), denc::to_bytes(&monmap, types::features::SUPPORTED))?;
         fs::write(self.dir.join("keyring"), new_keyring())?;
-        let conf = conf_text(&self.dir, Uuid::new_v4(), args.port.unwrap_or(3300), args.size.unwrap_or(10 << 30));
+        let conf = conf_text(&self.dir, fsid, &mons, args.size.unwrap_or(10 << 30));
         fs::write(self.dir.join("ceph.conf.new"), conf)?;
         fs::rename(self.dir.join("ceph.conf.new"), self.conf())?;
         Ok(())
@@ -188,16 +212,24 @@ impl Home {
         Ok(file)
     }
 
-    /// `mon.a` and an `osd.N` for each OSD directory.
+    /// A `mon.X` for each monitor's directory and an `osd.N` for each OSD's.
     fn daemon_names(&self) -> Vec<String> {
-        let mut ids: Vec<u32> = fs::read_dir(&self.dir)
-            .into_iter()
-            .flatten()
-            .flatten()
-            .filter_map(|e| e.file_name().to_str()?.strip_prefix("osd.")?.parse().ok())
-            .collect();
+        let mut ids: Vec<u32> = self.ids("osd.").iter().filter_map(|id| id.parse().ok()).collect();
         ids.sort_unstable();
-        std::iter::once("mon.a".to_owned()).chain(ids.into_iter().map(|id| format!("osd.{id}"))).collect()
+        let mons = self.mon_ids().into_iter().map(|id| format!("mon.{id}"));
+        mons.chain(ids.into_iter().map(|id| format!("osd.{id}"))).collect()
+    }
+
+    fn mon_ids(&self) -> Vec<String> {
+        self.ids("mon.")
+    }
+
+    /// What follows `kind` in the names of directories.
+    fn ids(&self, kind: &str) -> Vec<String> {
+        let all = fs::read_dir(&self.dir).into_iter().flatten().flatten();
+        let mut ids: Vec<String> = all.filter_map(|e| Some(e.file_name().to_str()?.strip_prefix(kind)?.to_owned())).collect();
+        ids.sort_unstable();
+        ids
     }
 
     fn running(&self) -> Vec<String> {
@@ -205,7 +237,7 @@ impl Home {
     }
 
     fn osd_count(&self, args: &UpArgs) -> u32 {
-        let there = self.daemon_names().len() as u32 - 1;
+        let there = self.daemon_names().iter().filter(|name| name.starts_with("osd.")).count() as u32;
         args.osds.unwrap_or(if there == 0 { 3 } else { there }).max(there)
     }
 
@@ -214,15 +246,32 @@ impl Home {
         [kind, "-i", id, "-c", &conf].iter().chain(more).map(|s| s.to_string()).collect()
     }
 
-    fn start_mon(&self) -> Result<()> {
-        if read_pid(&self.pid_file("mon.a")).is_some() {
-            return Ok(());
+    /// Formats and starts the monitors; returns how many there are.
+    fn start_mons(&self) -> Result<u32> {
+        let ids = self.mon_ids();
+        for id in &ids {
+            if !self.dir.join(format!("mon.{id}/kv")).exists() {
+                let file = |name: &str| self.dir.join(name).display().to_string();
+                let (keyring, monmap) = (file("keyring"), file("monmap"));
+                let args = self.daemon_args("mon", id, &["--mkfs", "--keyring", &keyring, "--monmap", &monmap]);
+                run_to_end(&args).with_context(|| format!("making the store of mon.{id}"))?;
+            }
         }
-        if !self.dir.join("mon.a/kv").exists() {
-            let keyring = self.dir.join("keyring").display().to_string();
-            run_to_end(&self.daemon_args("mon", "a", &["--mkfs", "--keyring", &keyring])).context("making the monitor's store")?;
-        }
-        spawn_daemon("cuttlebone", &self.daemon_args("mon", "a", &[])).context("starting mon.a")
+        self.start_missing("mon", &ids)?;
+        Ok(ids.len() as u32)
+    }
+
+    /// Starts those daemons of a kind that do not run.
+    fn start_missing(&self, kind: &str, ids: &[String]) -> Result<()> {
+        std::thread::scope(|scope| {
+            let starts: Vec<_> = (ids.iter())
+                .filter(|id| read_pid(&self.pid_file(&format!("{kind}.{id}"))).is_none())
+                .map(|id| {
+                    scope.spawn(move || spawn_daemon("cuttlebone", &self.daemon_args(kind, id, &[])).with_context(|| format!("starting {kind}.{id}")))
+                })
+                .collect();
+            starts.into_iter().try_for_each(|s| s.join().map_err(|_| anyhow!("starting failed"))?)
+        })
     }
 
     /// Registers and formats an OSD unless that is done.
@@ -248,24 +297,14 @@ impl Home {
     }
 
     fn start_osds(&self, osds: u32) -> Result<()> {
-        std::thread::scope(|scope| {
-            let starts: Vec<_> = (0..osds)
-                .filter(|id| read_pid(&self.pid_file(&format!("osd.{id}"))).is_none())
-                .map(|id| {
-                    scope.spawn(move || {
-                        spawn_daemon("cuttlebone", &self.daemon_args("osd", &id.to_string(), &[])).with_context(|| format!("starting osd.{id}"))
-                    })
-                })
-                .collect();
-            starts.into_iter().try_for_each(|s| s.join().map_err(|_| anyhow!("starting failed"))?)
-        })
+        self.start_missing("osd", &(0..osds).map(|id| id.to_string()).collect::<Vec<_>>())
     }
 
-    /// Until every OSD is up, the manager serves, and every placement group takes requests.
-    fn await_whole(&self, osds: u32, admin: &AdminClient, stop: &AtomicBool) -> Result<()> {
+    /// Until every monitor is in the quorum, every OSD is up, the manager serves, and every placement group takes requests.
+    fn await_whole(&self, mons: u32, osds: u32, admin: &AdminClient, stop: &AtomicBool) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
-            let missing = self.missing(osds, admin)?;
+            let missing = self.missing(mons, osds, admin)?;
             if missing.is_empty() || stop.load(Ordering::Acquire) {
                 return Ok(());
             }
@@ -277,7 +316,7 @@ impl Home {
     }
 
     /// What the cluster still lacks. A map may call daemons up that died since: only those of these processes count.
-    fn missing(&self, osds: u32, admin: &AdminClient) -> Result<Vec<String>> {
+    fn missing(&self, mons: u32, osds: u32, admin: &AdminClient) -> Result<Vec<String>> {
         let ask = |prefix: &str| -> Result<Value> {
             Ok(serde_json::from_slice(&admin.command(json!({"prefix": prefix, "format": "json"}), b"")?)?)
         };
@@ -294,6 +333,13 @@ impl Home {
             if !up {
                 missing.push(format!("{name} is not up"));
             }
+        }
+        let agree = status["quorum"].as_array().map_or(0, Vec::len);
+        if agree != mons as usize {
+            missing.push(format!("{agree} of {mons} monitors are in the quorum"));
+        }
+        if status["mgrmap"]["num_standbys"] != mons - 1 {
+            missing.push("managers are missing".into());
         }
         if !status["mgrmap"]["available"].as_bool().unwrap_or(false) {
             missing.push("no manager is available".into());
@@ -319,7 +365,7 @@ impl Home {
 }
 
 /// What may lie in a directory whose first `up` was interrupted.
-const OURS: [&str; 5] = ["mon.a", "run", "log", "keyring", "ceph.conf.new"];
+const OURS: [&str; 5] = ["run", "log", "keyring", "monmap", "ceph.conf.new"];
 
 /// Runs a daemon command that ends by itself (`--mkfs`) and passes on what it says.
 fn run_to_end(args: &[String]) -> Result<()> {
@@ -347,13 +393,23 @@ fn new_keyring() -> String {
     format!("[mon.]\n\tkey = {}\n\tcaps mon = \"allow *\"\n[client.admin]\n\tkey = {}\n{all}", new_key(), new_key())
 }
 
-fn conf_text(dir: &Path, fsid: Uuid, port: u16, size: u64) -> String {
+/// Names and addresses of a new cluster's monitors: a, b, c on consecutive ports.
+fn first_mons(count: u32, port: u16) -> Result<Vec<(String, SocketAddr)>> {
+    let last = u32::from(port) + count - 1;
+    ensure!(last <= u32::from(u16::MAX), "{count} monitors from port {port} on: there is no port {last}");
+    let mon = |(name, n): (char, u16)| (name.to_string(), SocketAddr::from(([127, 0, 0, 1], port + n)));
+    Ok(('a'..='z').zip(0..count as u16).map(mon).collect())
+}
+
+fn conf_text(dir: &Path, fsid: Uuid, mons: &[(String, SocketAddr)], size: u64) -> String {
     let dir = dir.display();
+    let hosts: Vec<String> = mons.iter().map(|(_, addr)| format!("[v2:{addr}]")).collect();
+    let hosts = hosts.join(",");
     format!(
         "\
 [global]
 fsid = {fsid}
-mon host = [v2:127.0.0.1:{port}]
+mon host = {hosts}
 public addr = 127.0.0.1
 auth cluster required = cephx
 auth service required = cephx
@@ -364,8 +420,8 @@ pid file = {dir}/run/$name.pid
 log file = {dir}/log/$name.log
 # One machine: copies go to different OSDs, not to different hosts.
 osd crush chooseleaf type = 0
-[mon.a]
-mon data = {dir}/mon.a
+[mon]
+mon data = {dir}/mon.$id
 admin socket = {dir}/run/$cluster-$name.asok
 [osd]
 admin socket = {dir}/run/$cluster-$name.asok

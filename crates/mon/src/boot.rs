@@ -55,7 +55,15 @@ pub fn read_monmap(kv: &impl Kv) -> Result<Option<MonMap>, StateError> {
     kv.get(MONMAP)?.map(|raw| denc::from_bytes(&raw).map_err(source)).transpose()
 }
 
-fn read_keyring(kv: &impl Kv) -> Result<Keyring, StateError> {
+/// The keys of managers that live with this monitor, as `mkfs` was given or made them.
+pub(crate) fn own_managers(kv: &impl Kv) -> Result<Keyring, StateError> {
+    let mut keyring = read_keyring(kv)?;
+    keyring.entries.retain(|name, _| name.kind == EntityKind::MGR);
+    Ok(keyring)
+}
+
+/// The keyring that `mkfs` was given.
+pub(crate) fn read_keyring(kv: &impl Kv) -> Result<Keyring, StateError> {
     let source = |source| StateError::Corrupt { what: "the keyring of mkfs".into(), source };
     let raw = kv.get(KEYRING)?.ok_or(StateError::Missing("the keyring of mkfs"))?;
     let entries: Vec<(EntityName, EntityAuth)> = denc::from_bytes(&raw).map_err(source)?;

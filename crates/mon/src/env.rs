@@ -3,7 +3,8 @@
 use crate::services::State;
 use crate::services::config::Subject;
 use std::collections::BTreeMap;
-use types::{AddrVec, EntityKind, EntityName, Mono, Utime};
+use types::map::MonMap;
+use types::{AddrVec, EntityKind, EntityName, Mono};
 
 /// Who this monitor is and what its configuration file says.
 #[derive(Debug, Clone)]
@@ -21,23 +22,70 @@ pub struct Env {
     pub boot: u64,
 }
 
-/// What the rest of the monitor must know of the quorum.
-#[derive(Debug, Clone, Copy)]
+/// What the rest of the monitor must know of the quorum: as the leader has seen or told it.
+#[derive(Debug, Clone)]
 pub struct Quorum {
     /// Our own rank.
     pub rank: usize,
-    pub leader: usize,
+    /// None while nobody is known to lead.
+    pub leader: Option<usize>,
+    /// Ranks of those that agree, in order; none while nobody leads.
+    pub ranks: Vec<usize>,
     /// Raft's term, which operators see as the election epoch.
     pub term: u64,
-    /// When this leader began to serve.
+    /// Since when it has been these.
     pub since: Mono,
-    pub since_wall: Utime,
+}
+
+impl Quorum {
+    /// The leader says who is with it.
+    pub fn told(&mut self, leader: usize, term: u64, ranks: Vec<usize>, since: Mono) {
+        *self = Quorum { rank: self.rank, leader: Some(leader), ranks, term, since };
+    }
+
+    /// Nobody leads.
+    pub fn lost(&mut self, term: u64) {
+        (self.leader, self.term) = (None, term);
+        self.ranks.clear();
+    }
+
+    /// The names of those that agree.
+    pub fn names<'a>(&self, map: &'a MonMap) -> Vec<&'a str> {
+        self.ranks.iter().filter_map(|rank| map.ranks.get(*rank)).map(String::as_str).collect()
+    }
+
+    /// Ranks and names of those that do not.
+    pub fn outside<'a>(&self, map: &'a MonMap) -> Vec<(usize, &'a str)> {
+        let all = map.ranks.iter().enumerate().map(|(rank, name)| (rank, name.as_str()));
+        all.filter(|(rank, _)| !self.ranks.contains(rank)).collect()
+    }
+
+    /// The leader's name; empty while nobody leads.
+    pub fn leader_name<'a>(&self, map: &'a MonMap) -> &'a str {
+        self.leader.and_then(|rank| map.ranks.get(rank)).map_or("", String::as_str)
+    }
+
+    /// The ranks as text.
+    pub fn ranks_text(&self) -> String {
+        self.ranks.iter().map(usize::to_string).collect::<Vec<_>>().join(",")
+    }
 }
 
 impl Env {
     /// The monitor's entity name.
     pub fn entity(&self) -> EntityName {
         EntityName::new(EntityKind::MON, self.name.clone())
+    }
+
+    /// What `mon metadata` shows of this monitor.
+    pub fn shown(&self) -> BTreeMap<String, String> {
+        let mut all = self.metadata.clone();
+        all.insert("addrs".into(), self.addrs.to_string());
+        all.insert("hostname".into(), self.hostname.clone());
+        all.insert("ceph_version".into(), crate::version::full());
+        all.insert("ceph_version_short".into(), crate::version::short().into());
+        all.insert("ceph_release".into(), crate::version::RELEASE.into());
+        all
     }
 
     /// An option of this monitor: the file overrules the monitors' database, the database the default.

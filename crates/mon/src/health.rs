@@ -2,7 +2,7 @@
 //!
 //! Upstream: src/mon/health_check.h, src/mon/HealthMonitor.cc, OSDMap::check_health.
 
-use crate::env::Env;
+use crate::env::{Env, Quorum};
 use crate::mon::Mon;
 use crate::services::State;
 use crate::services::health::Mute;
@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::Kv;
-use types::map::{OsdMap, PgPool};
+use types::map::{MonMap, OsdMap, PgPool};
 use types::msg::LogPrio;
 use types::{Now, OsdId};
 
@@ -63,9 +63,10 @@ pub struct Watch {
 }
 
 /// Everything that is wrong now.
-pub fn checks(state: &State, env: &Env, now: Now) -> Checks {
+pub fn checks(state: &State, env: &Env, quorum: &Quorum, now: Now) -> Checks {
     let mut all = Checks::new();
     let map = &state.osdmap.map;
+    mons_down(&state.monmap.map, quorum, &mut all);
     osds_down(map, &mut all);
     osds_full(map, &mut all);
     flags(map, &mut all);
@@ -83,6 +84,17 @@ pub fn checks(state: &State, env: &Env, now: Now) -> Checks {
 
 fn add(all: &mut Checks, code: &str, severity: Severity, count: usize, summary: String, detail: Vec<String>) {
     all.insert(code.to_owned(), Check { severity, summary, count: count as i64, detail });
+}
+
+fn mons_down(map: &MonMap, quorum: &Quorum, all: &mut Checks) {
+    let down = quorum.outside(map);
+    if down.is_empty() {
+        return;
+    }
+    let addrs = |name: &str| map.mon_info.get(name).map(|m| m.public_addrs.to_string()).unwrap_or_default();
+    let line = |(rank, name): &(usize, &str)| format!("mon.{name} (rank {rank}) addr {} is down (out of quorum)", addrs(name));
+    let summary = format!("{}/{} mons down, quorum {}", down.len(), map.ranks.len(), quorum.names(map).join(","));
+    add(all, "MON_DOWN", Severity::Warn, down.len(), summary, down.iter().map(line).collect());
 }
 
 fn osds_down(map: &OsdMap, all: &mut Checks) {
@@ -350,7 +362,7 @@ pub fn json(checks: &Checks, mutes: &BTreeMap<String, Mute>, detail: bool) -> Va
 /// Logs what changed within the last second, and ends mutes that are over.
 pub fn tick<K: Kv>(mon: &mut Mon<K>, now: Now) {
     let Some(state) = mon.state.as_mut() else { return };
-    let checks = checks(state, &mon.env, now);
+    let checks = checks(state, &mon.env, &mon.quorum, now);
     let over: Vec<String> = (state.health.mutes.iter())
         .filter(|(code, m)| mute_is_over(m, checks.get(*code), now))
         .map(|(code, _)| code.clone())

@@ -2,11 +2,12 @@
 
 use crate::cmd::Cmd;
 use crate::commands::{self, Ctx};
-use crate::mon::Mon;
+use crate::mon::{Effect, Mon};
 use crate::publish;
 use crate::reply::{Outcome, Reply};
 use crate::services::log::AUDIT;
 use crate::session::SessionId;
+use crate::txn::Txn;
 use admin::socket::{self, Request};
 use bytes::Bytes;
 use denc::BString;
@@ -118,7 +119,12 @@ impl<K: Kv> Mon<K> {
     fn handle_tell(&mut self, now: Now, session: SessionId, raw: &RawMessage, message: MCommand) {
         let reply = self.run_command(now, session, &message.cmd, message.data.contiguous(), true);
         let status = BString::from(reply.status);
-        self.send(session, raw.tid, MCommandReply { result: reply.result, status, data: reply.data.into() });
+        let reply = MCommandReply { result: reply.result, status, data: reply.data.into() };
+        match self.state {
+            Some(_) => self.send(session, raw.tid, reply),
+            // What one monitor says of itself rests on nothing the others could contradict.
+            None => self.effects.push_back(Effect::Send { session, tid: raw.tid, message: reply.into() }),
+        }
     }
 
     /// Runs a command for a session. `tell`: it is for this monitor alone, from its own table.
@@ -172,15 +178,25 @@ impl<K: Kv> Mon<K> {
     /// Runs `f` with everything a command may use. Changes waiting for the osdmap become an epoch first.
     pub(crate) fn with_ctx(&mut self, now: Now, session: Option<SessionId>, f: impl FnOnce(&mut Ctx<'_>) -> Outcome) -> Outcome {
         self.publish_osdmap(now);
-        let Some(state) = self.state.as_mut() else { return Err(Reply::err(Errno::EAGAIN, "no quorum")) };
+        // A member that does not lead shows what it has applied; what is changed there is thrown away.
+        let mut applied = match self.state {
+            Some(_) => None,
+            None => Some(self.applied_state(now).map_err(|e| Reply::err(Errno::EIO, e.to_string()))?),
+        };
+        let mut unused = Txn::default();
+        let (state, txn) = match (self.state.as_mut(), applied.as_mut()) {
+            (Some(state), _) => (state, &mut self.txn),
+            (None, Some(state)) => (state, &mut unused),
+            (None, None) => return Err(Reply::err(Errno::EAGAIN, "no quorum")),
+        };
         let kv = &self.kv;
         let read = |key: &[u8]| kv.get(key).ok().flatten();
         let mut ctx = Ctx {
             now,
             state,
-            txn: &mut self.txn,
+            txn,
             env: &mut self.env,
-            quorum: self.quorum,
+            quorum: self.quorum.clone(),
             rng: &mut self.rng,
             sessions: &self.sessions,
             who: session.and_then(|id| self.sessions.get(&id)),

@@ -3,8 +3,9 @@
 //! Room: mon core.   Owns: `Mon`.
 //! Hears: sessions, messages, peers, flushes, time.   Says: `Effect`s.
 //! Holds: nothing leaves for a client that rests on a change the log has not committed. The services in memory run
-//! ahead of the log; every answer waits for the last change proposed before it was made (`outbox`). Should this
-//! member lose the lead, the answers are dropped with the sessions, and the services are read again from the kv.
+//! ahead of the log; every answer waits for the last change proposed before it was made (`outbox`), and one that rests
+//! on no change of its own for a majority's word that this member still leads. Should it lose the lead, the answers are
+//! dropped with the sessions, and the services are read again from the kv.
 //! Upstream: src/mon/Monitor.cc, src/mon/PaxosService.h.
 
 use crate::env::{Env, Quorum};
@@ -13,20 +14,26 @@ use crate::services::State;
 use crate::services::log::Author;
 use crate::session::{Peer, Session, SessionId};
 use crate::txn::{self, STATE_PREFIX, StateError, Txn};
+use crate::relay::{PeerKeys, Relay};
 use crate::{boot, health, publish, ticks};
 use auth::ChaCha8Rng;
 use auth::cephx::{Granted, MonAuth};
 use bytes::Bytes;
 use rand::{Rng, SeedableRng};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::time::Duration;
 use store::{IoId, Kv, KvBatch, KvError};
-use types::msg::{LogPrio, Message};
-use types::{Errno, Mono, Now};
+use types::msg::internal_mon::{PeerAnswer, PeerSays};
+use types::msg::{LogPrio, Message, RawMessage};
+use types::{AddrVec, EntityKind, Errno, Mono, Now};
 
 /// Time between ticks of consensus; jittered by a quarter either way.
 const RAFT_TICK: Duration = Duration::from_millis(100);
+/// A member whose leader's session broke stands for election within this time, each after another part of it.
+const STAND_WITHIN: Duration = Duration::from_millis(150);
+/// One that finds itself without a leader lets one that there may be speak first.
+const STAND_AFTER: Duration = Duration::from_millis(300);
 /// Time between looks at beacons, rotations and health.
 const TICK: Duration = Duration::from_secs(1);
 /// Changes of the osdmap that come closer than this to the last epoch are gathered into one.
@@ -44,10 +51,30 @@ pub enum Effect {
     AuthBad { session: SessionId, method: u32, errno: Errno },
     /// Ends a session.
     Close { session: SessionId },
-    /// Consensus with another member, by its number (rank + 1).
-    Peer { to: u64, payload: Bytes },
+    /// A message the leader made for a client of ours.
+    Pass { session: SessionId, message: RawMessage },
+    /// Something to say to another member, by its number (rank + 1), on the session we opened to it. Without one it is
+    /// dropped.
+    Peer { to: u64, says: PeerSays },
+    /// An answer to another member, on the session it opened to us.
+    PeerAnswer { link: SessionId, answer: PeerAnswer },
     /// The store cannot be trusted any more: end the process.
     Fatal { reason: String },
+}
+
+impl Effect {
+    /// The session it is for, if it is for one.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        match self {
+            Effect::Send { session, .. }
+            | Effect::AuthMore { session, .. }
+            | Effect::AuthDone { session, .. }
+            | Effect::AuthBad { session, .. }
+            | Effect::Pass { session, .. }
+            | Effect::Close { session } => Some(*session),
+            Effect::Peer { .. } | Effect::PeerAnswer { .. } | Effect::Fatal { .. } => None,
+        }
+    }
 }
 
 /// Why a monitor could not start.
@@ -86,16 +113,31 @@ pub struct Mon<K: Kv> {
     pub(crate) published: publish::Versions,
     pub(crate) health: health::Watch,
     pub(crate) proxy: crate::proxy::Proxy,
-    /// Inputs that came before this member led.
+    pub(crate) relay: Relay,
+    pub(crate) peer_keys: PeerKeys,
+    /// Where each member listens, by rank.
+    pub(crate) members: Vec<AddrVec>,
+    /// Inputs that came while nobody was known to serve.
     waiting: Vec<Waiting>,
-    outbox: VecDeque<(u64, Effect)>,
-    effects: VecDeque<Effect>,
+    outbox: VecDeque<Waits>,
+    pub(crate) effects: VecDeque<Effect>,
     proposed: u64,
     committed: u64,
+    /// Questions whether we still lead: asked, and answered.
+    asked: u64,
+    answered: u64,
+    stand_at: Option<Mono>,
     osdmap_at: Mono,
     raft_tick_at: Mono,
     tick_at: Mono,
     fatal: bool,
+}
+
+/// An answer, the change it waits for, and the question.
+struct Waits {
+    change: u64,
+    question: u64,
+    effect: Effect,
 }
 
 enum Waiting {
@@ -111,28 +153,37 @@ impl<K: Kv> Mon<K> {
             None => boot::read_monmap(&kv)?.ok_or(OpenError::NotFormatted)?,
         };
         let rank = monmap.rank_of(&env.name).ok_or_else(|| OpenError::NotInMonMap(env.name.clone()))?;
-        let members: Vec<u64> = (1..=monmap.ranks.len() as u64).collect();
-        let raft = Raft::open(&kv, rank as u64 + 1, &members)?;
+        let numbers: Vec<u64> = (1..=monmap.ranks.len() as u64).collect();
+        let raft = Raft::open(&kv, rank as u64 + 1, &numbers)?;
+        let members = (0..monmap.ranks.len()).map(|r| monmap.by_rank(r).map(|m| m.public_addrs.clone()).unwrap_or_default()).collect();
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let peer_keys = PeerKeys::new(&boot::read_keyring(&kv)?, now, &mut rng).ok_or(OpenError::NotFormatted)?;
         let mut mon = Mon {
             env,
             kv,
             raft,
             state: None,
-            quorum: Quorum { rank, leader: rank, term: 0, since: now.mono, since_wall: now.wall },
+            quorum: Quorum { rank, leader: None, ranks: Vec::new(), term: 0, since: now.mono },
             sessions: BTreeMap::new(),
             auths: BTreeMap::new(),
             proven: BTreeMap::new(),
             txn: Txn::default(),
-            rng: ChaCha8Rng::seed_from_u64(seed),
+            rng,
             osds: Default::default(),
             published: Default::default(),
             health: Default::default(),
             proxy: crate::proxy::Proxy::default(),
+            relay: Relay::default(),
+            peer_keys,
+            members,
             waiting: Vec::new(),
             outbox: VecDeque::new(),
             effects: VecDeque::new(),
             proposed: 0,
             committed: 0,
+            asked: 0,
+            answered: 0,
+            stand_at: None,
             osdmap_at: Mono(0),
             raft_tick_at: now.mono + RAFT_TICK,
             tick_at: now.mono + TICK,
@@ -144,19 +195,32 @@ impl<K: Kv> Mon<K> {
 
     /// A step of a connection's authentication: `first` begins it, the others go on.
     pub fn handle_auth(&mut self, now: Now, session: SessionId, first: bool, method: u32, modes: &[u32], payload: Bytes) {
-        if first {
-            self.auths.remove(&session);
-        }
-        if self.state.is_none() {
-            self.waiting.push(Waiting::Auth { session, method, modes: modes.to_vec(), payload });
-        } else {
-            self.answer_auth(now, session, method, modes, &payload);
-        }
+        self.relay_auth(now, session, first, method, modes, payload);
         self.settle(now);
     }
 
+    pub(crate) fn handle_auth_here(&mut self, now: Now, session: SessionId, first: bool, method: u32, modes: &[u32], payload: Bytes) {
+        if first {
+            self.auths.remove(&session);
+        }
+        if self.state.is_some() {
+            self.answer_auth(now, session, method, modes, &payload);
+        } else if first {
+            self.waiting.push(Waiting::Auth { session, method, modes: modes.to_vec(), payload });
+        } else {
+            // Whoever began this with it leads no more.
+            self.effects.push_back(Effect::Close { session });
+        }
+    }
+
     /// A proven connection is open.
-    pub fn handle_ready(&mut self, now: Now, session: SessionId, kind: types::EntityKind, addrs: types::AddrVec, features: u64) {
+    pub fn handle_ready(&mut self, now: Now, session: SessionId, kind: EntityKind, addrs: AddrVec, features: u64) {
+        if !self.relay_ready(now, session, kind, &addrs, features) {
+            self.open_proven(now, session, kind, addrs, features);
+        }
+    }
+
+    pub(crate) fn open_proven(&mut self, now: Now, session: SessionId, kind: EntityKind, addrs: AddrVec, features: u64) {
         let Some(granted) = self.proven.get(&session) else { return };
         let (name, global_id, caps) = (granted.name.clone(), granted.global_id, granted.mon_caps.clone());
         self.open_session(now, session, Peer { name, global_id, kind, addrs, features, caps });
@@ -172,29 +236,34 @@ impl<K: Kv> Mon<K> {
     }
 
     /// A message of a client or daemon.
-    pub fn handle_message(&mut self, now: Now, session: SessionId, raw: types::msg::RawMessage) {
-        if self.state.is_none() {
-            self.waiting.push(Waiting::Message { session, raw });
-        } else {
-            self.dispatch(now, session, &raw);
+    pub fn handle_message(&mut self, now: Now, session: SessionId, raw: RawMessage) {
+        if let Some(raw) = self.relay_message(session, raw) {
+            self.handle_message_here(now, session, raw);
         }
         self.settle(now);
     }
 
+    pub(crate) fn handle_message_here(&mut self, now: Now, session: SessionId, raw: RawMessage) {
+        if self.state.is_some() || self.is_relayed(session) {
+            self.dispatch(now, session, &raw);
+        } else {
+            self.waiting.push(Waiting::Message { session, raw });
+        }
+    }
+
     /// A connection is gone.
     pub fn handle_reset(&mut self, session: SessionId) {
+        self.relay_reset(session);
+        self.forget_session(session);
+    }
+
+    pub(crate) fn forget_session(&mut self, session: SessionId) {
         self.sessions.remove(&session);
         self.auths.remove(&session);
         self.proven.remove(&session);
         self.drop_passed(session);
         self.waiting.retain(|w| !matches!(w, Waiting::Auth { session: s, .. } | Waiting::Message { session: s, .. } if *s == session));
-        self.outbox.retain(|(_, e)| !matches!(e, Effect::Send { session: s, .. } if *s == session));
-    }
-
-    /// Consensus from another member.
-    pub fn handle_peer(&mut self, now: Now, payload: &Bytes) {
-        self.raft.handle_message(payload);
-        self.settle(now);
+        self.outbox.retain(|w| w.effect.session() != Some(session));
     }
 
     /// The kv finished a flush.
@@ -202,18 +271,23 @@ impl<K: Kv> Mon<K> {
         if let Err(errno) = result {
             return self.fail(format!("the store could not be flushed: {errno}"));
         }
-        for (to, payload) in self.raft.handle_flushed(io) {
-            self.effects.push_back(Effect::Peer { to, payload });
-        }
+        let messages = self.raft.handle_flushed(io);
+        self.send_consensus(messages);
         self.settle(now);
     }
 
     /// Time has passed.
     pub fn handle_timeout(&mut self, now: Now) {
         if now.mono >= self.raft_tick_at {
-            self.raft.handle_tick();
+            let chance = self.rng.random();
+            self.raft.handle_tick(chance);
+            self.follow_quorum(now);
             let quarter = RAFT_TICK / 4;
             self.raft_tick_at = now.mono + (RAFT_TICK - quarter) + quarter.mul_f64(2.0 * self.rng.random::<f64>());
+        }
+        if self.stand_at.is_some_and(|at| now.mono >= at) {
+            self.stand_at = None;
+            self.raft.stand();
         }
         if now.mono >= self.tick_at {
             self.tick_at = now.mono + TICK;
@@ -227,12 +301,25 @@ impl<K: Kv> Mon<K> {
     /// When `handle_timeout` is due.
     pub fn next_timeout(&self) -> Mono {
         let osdmap = self.state.as_ref().filter(|s| s.osdmap.is_dirty()).map(|_| self.osdmap_at + OSDMAP_DELAY);
-        osdmap.into_iter().fold(self.raft_tick_at.min(self.tick_at), Mono::min)
+        osdmap.into_iter().chain(self.stand_at).fold(self.raft_tick_at.min(self.tick_at), Mono::min)
     }
 
     /// The next thing to do.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        while let Some(effect) = self.effects.pop_front() {
+            if let Some(effect) = self.route(effect) {
+                return Some(effect);
+            }
+        }
+        None
+    }
+
+    /// Stands for election soon, unless somebody leads by then.
+    pub(crate) fn stand_soon(&mut self, now: Now) {
+        if self.raft.leader() == 0 && !self.raft.is_alone() && self.stand_at.is_none() {
+            let first = if self.quorum.leader.is_some() { Duration::ZERO } else { STAND_AFTER };
+            self.stand_at = Some(now.mono + first + STAND_WITHIN.mul_f64(self.rng.random::<f64>()));
+        }
     }
 
     /// True once this member leads and serves.
@@ -258,8 +345,11 @@ impl<K: Kv> Mon<K> {
 
     /// Queues any effect behind every change made so far.
     pub(crate) fn after_changes(&mut self, effect: Effect) {
-        let seq = self.proposed + u64::from(!self.txn.is_empty());
-        self.outbox.push_back((seq, effect));
+        let changing = !self.txn.is_empty();
+        let change = self.proposed + u64::from(changing);
+        // A majority that takes a change proposed after this says by it that we lead.
+        let question = if changing || self.raft.is_alone() { 0 } else { self.asked + 1 };
+        self.outbox.push_back(Waits { change, question, effect });
     }
 
     /// Adds a line to the cluster log.
@@ -293,6 +383,7 @@ impl<K: Kv> Mon<K> {
             }
             publish::run(self, now);
             self.propose();
+            self.ask_lead();
             let mut moved = false;
             while let Some(progress) = self.raft.poll() {
                 moved = true;
@@ -308,7 +399,7 @@ impl<K: Kv> Mon<K> {
             if !moved && self.txn.is_empty() && self.waiting.is_empty() {
                 return;
             }
-            if self.state.is_none() && !moved {
+            if self.state.is_none() && !self.has_leader() && !moved {
                 return;
             }
             self.replay_waiting(now);
@@ -324,6 +415,13 @@ impl<K: Kv> Mon<K> {
         if !self.raft.propose(data) {
             // The lead is lost; `follow_role` drops what rests on this.
             tracing::warn!("a change was refused by consensus: no longer the leader");
+        }
+    }
+
+    fn ask_lead(&mut self) {
+        if self.outbox.iter().any(|w| w.question > self.asked) {
+            self.asked += 1;
+            self.raft.ask_lead(self.asked);
         }
     }
 
@@ -347,7 +445,8 @@ impl<K: Kv> Mon<K> {
         if let Some(io) = progress.flush {
             self.kv.flush(io);
         }
-        self.effects.extend(progress.messages.into_iter().map(|(to, payload)| Effect::Peer { to, payload }));
+        self.answered = self.answered.max(progress.reads.unwrap_or(0));
+        self.send_consensus(progress.messages);
         Ok(())
     }
 
@@ -368,12 +467,19 @@ impl<K: Kv> Mon<K> {
         } else if self.state.is_some() && !self.raft.is_leader() {
             self.end();
         }
+        if self.raft.leader() == 0 && self.quorum.leader.is_some() {
+            self.quorum.lost(self.raft.term());
+        }
+        self.follow_leader();
         Ok(())
     }
 
     fn begin(&mut self, now: Now) -> Result<(), StateError> {
-        let (leader, term) = (self.raft.leader().saturating_sub(1) as usize, self.raft.term());
-        self.quorum = Quorum { leader, term, since: now.mono, since_wall: now.wall, ..self.quorum };
+        let ranks = self.raft.in_quorum().into_iter().map(|id| id as usize - 1).collect();
+        self.quorum.told(self.quorum.rank, self.raft.term(), ranks, now.mono);
+        tracing::info!("leads in term {}, with the members of ranks {}", self.quorum.term, self.quorum.ranks_text());
+        // What we proposed as an earlier leader is in the state, or lost for good.
+        self.committed = self.proposed;
         self.osds = Default::default();
         self.published = Default::default();
         let state = match State::load(&self.kv)? {
@@ -383,34 +489,50 @@ impl<K: Kv> Mon<K> {
         let state = self.state.insert(state);
         state.auth.reserve_ids(&mut self.txn);
         state.auth.rotate(now.wall, &mut self.rng, &mut self.txn);
-        let line = format!("mon.{} is new leader, mons {} in quorum (ranks {})", self.env.name, self.env.name, self.quorum.rank);
-        self.log(now, crate::services::log::CLUSTER, LogPrio::INFO, line);
+        self.announce_quorum(now);
+        self.take_joined(now);
         Ok(())
     }
 
+    pub(crate) fn announce_quorum(&mut self, now: Now) {
+        let Some(state) = &self.state else { return };
+        let names = self.quorum.names(&state.monmap.map).join(",");
+        let line = format!("mon.{} is new leader, mons {names} in quorum (ranks {})", self.env.name, self.quorum.ranks_text());
+        self.log(now, crate::services::log::CLUSTER, LogPrio::INFO, line);
+    }
+
     fn end(&mut self) {
+        tracing::info!("leads no more");
         self.state = None;
         self.txn = Txn::default();
         self.outbox.clear();
-        for session in std::mem::take(&mut self.sessions).into_keys() {
-            self.effects.push_back(Effect::Close { session });
-        }
+        self.proxy = Default::default();
+        let all = std::mem::take(&mut self.sessions).into_keys().chain(std::mem::take(&mut self.auths).into_keys());
+        let all: BTreeSet<SessionId> = all.chain(std::mem::take(&mut self.proven).into_keys()).collect();
+        self.effects.extend(all.into_iter().map(|session| Effect::Close { session }));
     }
 
     fn drain(&mut self) {
-        while self.outbox.front().is_some_and(|(seq, _)| *seq <= self.committed) {
-            self.effects.extend(self.outbox.pop_front().map(|(_, effect)| effect));
+        while self.outbox.front().is_some_and(|w| w.change <= self.committed && w.question <= self.answered) {
+            self.effects.extend(self.outbox.pop_front().map(|w| w.effect));
         }
     }
 
     fn replay_waiting(&mut self, now: Now) {
-        if self.state.is_none() {
+        let serves = self.state.is_some();
+        if !serves && !self.has_leader() {
             return;
         }
         for input in std::mem::take(&mut self.waiting) {
             match input {
-                Waiting::Auth { session, method, modes, payload } => self.answer_auth(now, session, method, &modes, &payload),
-                Waiting::Message { session, raw } => self.dispatch(now, session, &raw),
+                Waiting::Auth { session, method, modes, payload } if serves || !session.is_remote() => {
+                    self.relay_auth(now, session, true, method, &modes, payload);
+                }
+                Waiting::Message { session, raw } if serves => self.dispatch(now, session, &raw),
+                // Whoever came to us as the leader has to go where it is now.
+                Waiting::Auth { session, .. } | Waiting::Message { session, .. } => {
+                    self.effects.push_back(Effect::Close { session });
+                }
             }
         }
     }

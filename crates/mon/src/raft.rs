@@ -3,21 +3,25 @@
 //! Room: mon core.   Owns: `Raft`, the log in memory and what must be written of it.
 //! Hears: proposals, peers' messages, ticks, finished flushes.   Says: `Progress`: what to write, send and apply.
 //! Holds: a message or a commit that rests on the log leaves only after the flush that carries it.
-//! Why a library: the maps are the cluster; consensus is where home-made code loses data. The library's own random
-//! election timeout is pinned to one value; jitter comes from the owner, who spaces the ticks with a seeded rng.
+//! Why a library: the maps are the cluster; consensus is where home-made code loses data. The library draws its random
+//! election timeout from the process's chance; it is overruled before every tick by what the owner drew from its own.
 //! Upstream: src/mon/Paxos.h is what this stands in for.
 
 use bytes::Bytes;
 use prost::Message as _;
 use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Message, Snapshot};
-use raft::{Config, GetEntriesContext, RaftState, RawNode, StateRole, Storage, StorageError};
+use raft::{Config, GetEntriesContext, RaftState, RawNode, SnapshotStatus, StateRole, Storage, StorageError};
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use store::{IoId, Kv, KvBatch, KvError};
 
 /// Ticks without a word from a leader before a member stands for election.
 const ELECTION_TICKS: usize = 10;
+/// Members wait for up to so many ticks more, each for its own number: of two that stand at once neither may win.
+const ELECTION_SPREAD: usize = 6;
+/// Ticks without a word from a member after which the leader does not count it in the quorum.
+const SILENT_TICKS: u64 = 10;
 /// Entries kept behind the applied index, so that a member that was away shortly needs no snapshot.
 const ENTRIES_KEPT: usize = 500;
 /// Entries at which the log is cut.
@@ -48,7 +52,11 @@ pub struct Raft {
     /// Readies whose flush is under way, oldest first.
     persisting: VecDeque<Persisting>,
     next_io: u64,
-    was_leader: bool,
+    /// Ticks so far, and the one in which each member was last heard.
+    ticks: u64,
+    heard: BTreeMap<u64, u64>,
+    /// The election timeout in force, in ticks.
+    patience: usize,
 }
 
 struct Persisting {
@@ -58,7 +66,8 @@ struct Persisting {
 }
 
 /// What one step of consensus asks its owner to do, in this order: replace the state by `snapshot`, apply the
-/// `committed` proposals, write `batch` in the same kv batch, start `flush`, send `messages`.
+/// `committed` proposals, write `batch` in the same kv batch, start `flush`, send `messages`. Questions up to `reads`
+/// are answered: see `ask_lead`.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub snapshot: Option<Bytes>,
@@ -66,6 +75,7 @@ pub struct Progress {
     pub batch: KvBatch,
     pub flush: Option<IoId>,
     pub messages: Vec<(u64, Bytes)>,
+    pub reads: Option<u64>,
 }
 
 impl Raft {
@@ -82,7 +92,7 @@ impl Raft {
             election_tick: ELECTION_TICKS,
             heartbeat_tick: 2,
             min_election_tick: ELECTION_TICKS,
-            max_election_tick: ELECTION_TICKS + 1,
+            max_election_tick: ELECTION_TICKS + ELECTION_SPREAD,
             applied,
             max_size_per_msg: 1 << 20,
             max_inflight_msgs: 64,
@@ -95,7 +105,8 @@ impl Raft {
         if members == [id] {
             node.campaign()?;
         }
-        Ok(Raft { node, persisting: VecDeque::new(), next_io: 1, was_leader: false })
+        let (heard, patience) = (BTreeMap::new(), ELECTION_TICKS);
+        Ok(Raft { node, persisting: VecDeque::new(), next_io: 1, ticks: 0, heard, patience })
     }
 
     /// Hands in a proposal; false if this member does not lead.
@@ -106,13 +117,57 @@ impl Raft {
     /// A peer's message; nonsense is dropped.
     pub fn handle_message(&mut self, raw: &Bytes) {
         if let Ok(message) = Message::decode(raw.clone()) {
+            self.heard.insert(message.from, self.ticks);
             let _ = self.node.step(message);
         }
     }
 
-    /// The clock: the owner calls it at (jittered) regular intervals.
-    pub fn handle_tick(&mut self) {
+    /// The clock: the owner calls it at (jittered) regular intervals, with a number of chance.
+    pub fn handle_tick(&mut self, chance: u64) {
+        self.ticks += 1;
+        let raft = &mut self.node.raft;
+        if raft.election_elapsed == 0 {
+            self.patience = ELECTION_TICKS + (chance % ELECTION_SPREAD as u64) as usize;
+        }
+        raft.set_randomized_election_timeout(self.patience);
         self.node.tick();
+    }
+
+    /// The session with this member is gone, and what was sent on it lately is lost.
+    pub fn handle_unreachable(&mut self, member: u64) {
+        self.heard.remove(&member);
+        self.handle_unsent(member);
+    }
+
+    /// A message to this member could not be sent.
+    pub fn handle_unsent(&mut self, member: u64) {
+        self.node.report_unreachable(member);
+        // Only matters if it was being sent one: it is made again when the member is heard.
+        self.node.report_snapshot(member, SnapshotStatus::Failure);
+    }
+
+    /// The leader is probably dead: waits no longer for it. True if it was this member's leader.
+    pub fn forget_leader(&mut self, member: u64) -> bool {
+        let raft = &mut self.node.raft;
+        let ours = raft.state == StateRole::Follower && raft.leader_id == member;
+        if ours {
+            // The term and the vote stay what they are, and a leader that lives is followed again at its next word.
+            raft.become_follower(raft.term, 0);
+        }
+        ours
+    }
+
+    /// Stands for election, if nobody leads.
+    pub fn stand(&mut self) {
+        if self.leader() == 0 {
+            let _ = self.node.campaign();
+        }
+    }
+
+    /// Asks the others whether this member still leads; `Progress::reads` says `question` once enough have said so
+    /// after this call. Questions count upwards.
+    pub fn ask_lead(&mut self, question: u64) {
+        self.node.read_index(question.to_le_bytes().to_vec());
     }
 
     /// A flush handed out in a `Progress` is done.
@@ -133,6 +188,8 @@ impl Raft {
         }
         let mut ready = self.node.ready();
         let mut out = Progress::default();
+        let question = |state: &raft::ReadState| Some(u64::from_le_bytes(state.request_ctx[..].try_into().ok()?));
+        out.reads = ready.take_read_states().iter().filter_map(question).max();
         out.messages.extend(ready.take_messages().iter().map(envelope));
         self.install(&mut ready, &mut out);
         for entry in ready.entries() {
@@ -158,12 +215,6 @@ impl Raft {
         self.is_leader() && raft.commit_to_current_term() && raft.raft_log.applied >= raft.raft_log.committed
     }
 
-    /// True if the role changed since the last call.
-    pub fn take_role_change(&mut self) -> bool {
-        let leads = self.is_leader();
-        std::mem::replace(&mut self.was_leader, leads) != leads
-    }
-
     pub fn is_leader(&self) -> bool {
         self.node.raft.state == StateRole::Leader
     }
@@ -176,6 +227,18 @@ impl Raft {
     /// The term: what operators know as the election epoch.
     pub fn term(&self) -> u64 {
         self.node.raft.term
+    }
+
+    /// True if there is no other member.
+    pub fn is_alone(&self) -> bool {
+        self.node.store().members.voters.len() == 1
+    }
+
+    /// Members that this leader has heard of lately, itself included.
+    pub fn in_quorum(&self) -> Vec<u64> {
+        let own = self.node.raft.id;
+        let heard = |id: &u64| self.heard.get(id).is_some_and(|at| self.ticks - at < SILENT_TICKS);
+        self.node.store().members.voters.iter().copied().filter(|id| *id == own || heard(id)).collect()
     }
 
     /// (first, last applied) index of the log.
@@ -418,7 +481,7 @@ mod tests {
 
         fn tick(&mut self, n: usize) {
             for _ in 0..n {
-                self.members.values_mut().for_each(|m| m.0.handle_tick());
+                self.members.iter_mut().for_each(|(id, m)| m.0.handle_tick(2 * id));
                 self.settle();
             }
         }
@@ -496,7 +559,7 @@ mod tests {
     #[test]
     fn three_members_agree_and_one_that_was_away_gets_a_snapshot() {
         let mut group = Group::new(3);
-        group.members.get_mut(&2).unwrap().0.handle_tick();
+        group.members.get_mut(&2).unwrap().0.handle_tick(0);
         group.tick(2 * ELECTION_TICKS);
         let away = if group.leader() == 3 { 1 } else { 3 };
         group.cut_off = Some(away);

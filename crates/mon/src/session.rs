@@ -13,6 +13,15 @@ use types::{AddrVec, EntityKind, EntityName, Mono};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SessionId(pub u64);
 
+impl SessionId {
+    /// Sessions that stand for clients of other members are numbered from here.
+    pub(crate) const REMOTE: u64 = 1 << 63;
+
+    pub(crate) fn is_remote(self) -> bool {
+        self.0 & Self::REMOTE != 0
+    }
+}
+
 /// What is known of a peer once it has proven who it is.
 #[derive(Debug, Clone)]
 pub struct Peer {

@@ -26,7 +26,8 @@ impl<K: Kv> Mon<K> {
     pub(crate) fn handle_mgr_beacon(&mut self, now: Now, beacon: MgrBeacon) {
         let Some(state) = self.state.as_mut().filter(|s| s.monmap.map.fsid == beacon.fsid) else { return };
         let (was, was_available) = (state.mgr.map.active_gid, state.mgr.map.available);
-        state.mgr.handle_beacon(now, &beacon, &mut self.txn);
+        let at_leader = beacon.name == self.env.name;
+        state.mgr.handle_beacon(now, &beacon, at_leader, &mut self.txn);
         let (is, available) = (state.mgr.map.active_gid, state.mgr.map.available);
         if was != is {
             self.log(now, CLUSTER, LogPrio::INFO, format!("Activating manager daemon {}", beacon.name));

@@ -1,20 +1,28 @@
-//! The monitor in its world: one endpoint, the core, its store.
+//! The monitor in its world: one endpoint, the core, its store, sessions to the other members.
 //!
 //! Room: node.   Owns: `MonNode`.   Hears: `Input`.   Says: bytes, wake-ups.
 //! Holds: nothing is decided here; sessions of the core are connections of the endpoint, number for number.
 
+mod links;
+
+use self::links::{LinkEvent, Links};
 use crate::messenger::{network_actions, network_input, network_timers};
 use crate::world::{Input, Node, World};
 use auth::{method, mode};
 use mon::{Effect, Env, Mon, OpenError, SessionId};
 use msgr::{Config, ConnId, Endpoint, Event};
 use store::{IoId, Kv};
+use rand::SeedableRng;
+use rand_chacha::ChaCha8Rng;
+use types::msg::internal_mon::{MonPeer, MonPeerReply};
+use types::msg::{RawMessage, WireMessage};
 use types::{EntityKind, Now, features};
 
 /// One monitor daemon.
 pub struct MonNode<K: Kv> {
     endpoint: Endpoint,
     mon: Mon<K>,
+    links: Links,
     stopped: Option<i32>,
 }
 
@@ -23,8 +31,11 @@ impl<K: Kv> MonNode<K> {
     pub fn new(env: Env, kv: K, now: Now, seed: u64) -> Result<Self, OpenError> {
         let addrs = env.addrs.clone();
         let mon = Mon::open(env, kv, now, seed)?;
-        let config = Config::new(EntityKind::MON, 0, addrs, features::SUPPORTED);
-        Ok(MonNode { endpoint: Endpoint::new(config, seed), mon, stopped: None })
+        let rank = mon.member() as i64 - 1;
+        let config = Config::new(EntityKind::MON, rank, addrs, features::SUPPORTED);
+        let rng = ChaCha8Rng::seed_from_u64(seed.rotate_left(32));
+        let links = Links::new(mon.member(), mon.other_members(), mon.peer_key(), now, rng);
+        Ok(MonNode { endpoint: Endpoint::new(config, seed), mon, links, stopped: None })
     }
 
     /// The core, for tools and tests that look at its state.
@@ -33,15 +44,37 @@ impl<K: Kv> MonNode<K> {
     }
 
     fn on_event(&mut self, now: Now, event: Event) {
+        match self.links.handle_event(now, &mut self.endpoint, event) {
+            Ok(Some(LinkEvent::Opened(member))) => self.mon.handle_link(now, member, true),
+            Ok(Some(LinkEvent::Lost(member))) => self.mon.handle_link(now, member, false),
+            Ok(Some(LinkEvent::Answer(member, answer))) => self.mon.handle_peer_answer(now, member, answer),
+            Ok(None) => {}
+            Err(event) => self.on_accepted(now, event),
+        }
+    }
+
+    /// Events of sessions that others opened.
+    fn on_accepted(&mut self, now: Now, event: Event) {
         match event {
+            Event::AuthRequest { conn, first, method, modes, payload, peer_kind } if peer_kind == EntityKind::MON => {
+                self.mon.handle_peer_auth(now, session(conn), first, method, &modes, &payload);
+            }
             Event::AuthRequest { conn, first, method, modes, payload, .. } => {
                 self.mon.handle_auth(now, session(conn), first, method, &modes, payload);
             }
             Event::Ready { conn, peer } => self.mon.handle_ready(now, session(conn), peer.kind, peer.addrs, peer.features),
+            Event::Message { conn, msg } if msg.kind == MonPeer::KIND => self.on_peer(now, conn, &msg),
             Event::Message { conn, msg } => self.mon.handle_message(now, session(conn), msg),
             Event::Reset { conn, .. } => self.mon.handle_reset(session(conn)),
-            // Dialled sessions come with the second monitor; keepalives are the endpoint's.
+            // Keepalives are the endpoint's.
             _ => {}
+        }
+    }
+
+    fn on_peer(&mut self, now: Now, conn: ConnId, msg: &RawMessage) {
+        match MonPeer::from_raw(msg) {
+            Ok(m) => self.mon.handle_peer(now, session(conn), m.from, m.says),
+            Err(why) => tracing::warn!(?conn, "a message of another monitor: {why}"),
         }
     }
 
@@ -63,7 +96,11 @@ impl<K: Kv> MonNode<K> {
                 ep.auth_bad_method(ConnId(session.0), asked, errno, vec![method::CEPHX], modes);
             }
             Effect::Close { session } => ep.close(ConnId(session.0)),
-            Effect::Peer { to, .. } => tracing::error!("consensus with member {to}: monitors beyond the first are not built yet"),
+            Effect::Pass { session, message } => ep.send(now, ConnId(session.0), message),
+            Effect::Peer { to, says } => self.links.say(now, ep, to, says),
+            Effect::PeerAnswer { link, answer } => {
+                ep.send(now, ConnId(link.0), MonPeerReply { answer }.to_raw(features::SUPPORTED));
+            }
             Effect::Fatal { reason } => {
                 tracing::error!("ending: {reason}");
                 self.stopped = Some(1);
@@ -110,6 +147,9 @@ impl<W: World, K: Kv> Node<W> for MonNode<K> {
         if self.mon.next_timeout() <= now.mono {
             self.mon.handle_timeout(now);
         }
+        if self.links.next_timeout().is_some_and(|at| at <= now.mono) {
+            self.links.handle_timeout(now, &mut self.endpoint);
+        }
         self.pump(now);
     }
 
@@ -117,6 +157,9 @@ impl<W: World, K: Kv> Node<W> for MonNode<K> {
         self.pump(world.now());
         network_actions(&mut self.endpoint, world);
         world.wake_at(self.mon.next_timeout());
+        if let Some(at) = self.links.next_timeout() {
+            world.wake_at(at);
+        }
     }
 
     fn stopped(&self) -> Option<i32> {

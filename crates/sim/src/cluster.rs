@@ -1,4 +1,4 @@
-//! A whole cluster in one world: a monitor, OSDs, and programs over the native client.
+//! A whole cluster in one world: monitors, OSDs, and programs over the native client.
 
 use crate::host::{Boot, HostId};
 use crate::model::Model;
@@ -33,6 +33,7 @@ pub const POOL: &str = "sim";
 /// What a cluster is made of.
 #[derive(Debug, Clone)]
 pub struct Plan {
+    pub mons: usize,
     pub osds: usize,
     pub size: u32,
     pub min_size: u32,
@@ -47,19 +48,19 @@ pub struct Plan {
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { osds: 3, size: 3, min_size: 2, pgs: 4, log_entries_max: 100, log_dups_tracked: 3000, out_after_s: 600 }
+        Plan { mons: 1, osds: 3, size: 3, min_size: 2, pgs: 4, log_entries_max: 100, log_dups_tracked: 3000, out_after_s: 600 }
     }
 }
 
 /// A simulated cluster and what its clients were promised.
 pub struct Cluster {
     pub sim: Sim,
-    pub mon: HostId,
+    pub mons: Vec<HostId>,
     pub osds: Vec<HostId>,
     pub programs: Vec<HostId>,
     pub model: Rc<RefCell<Model>>,
     ids: Rc<Identity>,
-    mon_addrs: AddrVec,
+    mon_addrs: Vec<AddrVec>,
 }
 
 /// What mkfs needs and daemons prove themselves with.
@@ -105,12 +106,14 @@ impl Cluster {
         let mut sim = Sim::new(seed, tunables);
         let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5eed);
         let ids = Rc::new(Identity::new(&mut rng, plan.osds));
-        let mon = add_mon(&mut sim, &ids, plan);
-        let mon_addrs = AddrVec(vec![EntityAddr::msgr2(sim.addr(mon), 0)]);
+        let mons = add_mons(&mut sim, &ids, plan);
+        let mon_addrs: Vec<AddrVec> = mons.iter().map(|mon| AddrVec(vec![EntityAddr::msgr2(sim.addr(*mon), 0)])).collect();
         let osds = (0..plan.osds).map(|n| add_osd(&mut sim, &ids, n, &mon_addrs, plan)).collect();
         let model = Rc::new(RefCell::new(Model::default()));
-        let mut cluster = Cluster { sim, mon, osds, programs: Vec::new(), model, ids, mon_addrs };
-        cluster.sim.start(mon);
+        let mut cluster = Cluster { sim, mons, osds, programs: Vec::new(), model, ids, mon_addrs };
+        for mon in cluster.mons.clone() {
+            cluster.sim.start(mon);
+        }
         cluster.add_setup(plan);
         for osd in cluster.osds.clone() {
             cluster.sim.start(osd);
@@ -158,7 +161,7 @@ impl Cluster {
 
     fn add_program(&mut self, name: &str, tasks: impl Fn(u64, Handle, crate::Clock) -> Vec<Task> + 'static) {
         let admin = EntityName::new(EntityKind::CLIENT, "admin");
-        let config = MonClientConfig::new(admin.clone(), self.ids.key(&admin), vec![self.mon_addrs.clone()]);
+        let config = MonClientConfig::new(admin.clone(), self.ids.key(&admin), self.mon_addrs.clone());
         let id = self.sim.add(name, 0, 0, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
             let seed = boot.seed;
             Box::new(Program::new(config.clone(), boot.nonce, seed, |handle, clock| tasks(seed, handle, clock)))
@@ -206,11 +209,26 @@ async fn command(handle: &Handle, clock: &crate::Clock, json: &str, input: &str)
     }
 }
 
-fn add_mon(sim: &mut Sim, ids: &Rc<Identity>, plan: &Plan) -> HostId {
+/// Monitors a, b, c, formatted with a map of them all.
+fn add_mons(sim: &mut Sim, ids: &Rc<Identity>, plan: &Plan) -> Vec<HostId> {
+    let names: Vec<String> = ('a'..='z').take(plan.mons).map(String::from).collect();
+    let mons: Vec<HostId> = names.iter().map(|name| add_mon(sim, name, plan)).collect();
+    let mut map = MonMap::new(ids.fsid, Utime { sec: 1_763_000_000, nsec: 0 });
+    for (name, id) in names.iter().zip(&mons) {
+        map.add(name, AddrVec(vec![EntityAddr::msgr2(sim.addr(*id), 0)]));
+    }
+    for (name, id) in names.iter().zip(&mons) {
+        mon::mkfs(&mut sim.disk(*id).kv(), name, &map, &ids.keyring).expect("an empty disk can be formatted");
+    }
+    mons
+}
+
+fn add_mon(sim: &mut Sim, name: &str, plan: &Plan) -> HostId {
     let options = BTreeMap::from([("mon_osd_down_out_interval".to_owned(), plan.out_after_s.to_string())]);
-    let id = sim.add("mon.a", MON_PORT, DISK_BYTES, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
+    let name = name.to_owned();
+    sim.add(&format!("mon.{name}"), MON_PORT, DISK_BYTES, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
         let env = mon::Env {
-            name: "a".into(),
+            name: name.clone(),
             addrs: AddrVec(vec![EntityAddr::msgr2(boot.addr, 0)]),
             hostname: "host-mon".into(),
             options: options.clone(),
@@ -218,15 +236,11 @@ fn add_mon(sim: &mut Sim, ids: &Rc<Identity>, plan: &Plan) -> HostId {
             boot: boot.seed,
         };
         Box::new(MonNode::new(env, boot.disk.kv(), boot.now, boot.seed).expect("a monitor opens what it wrote"))
-    });
-    let mut map = MonMap::new(ids.fsid, Utime { sec: 1_763_000_000, nsec: 0 });
-    map.add("a", AddrVec(vec![EntityAddr::msgr2(sim.addr(id), 0)]));
-    mon::mkfs(&mut sim.disk(id).kv(), "a", &map, &ids.keyring).expect("an empty disk can be formatted");
-    id
+    })
 }
 
-fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &AddrVec, plan: &Plan) -> HostId {
-    let (own, mon_addrs) = (ids.clone(), mon_addrs.clone());
+fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], plan: &Plan) -> HostId {
+    let (own, mon_addrs) = (ids.clone(), mon_addrs.to_vec());
     let (log_entries_max, tracked) = (plan.log_entries_max, plan.log_dups_tracked.to_string());
     let whoami = n as i32;
     let id = sim.add(&format!("osd.{n}"), OSD_PORT, DISK_BYTES, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
@@ -250,7 +264,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &AddrVec, pla
             log_entries_max,
             options: Some(options),
         };
-        let mon = MonClientConfig::new(name.clone(), own.key(&name), vec![mon_addrs.clone()]);
+        let mon = MonClientConfig::new(name.clone(), own.key(&name), mon_addrs.clone());
         let store = store.expect("an OSD mounts what it wrote");
         Box::new(OsdNode::new(OsdNodeConfig { osd, mon }, store, boot.now, rng.random()).expect("an OSD loads what it wrote"))
     });

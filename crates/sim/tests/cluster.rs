@@ -47,7 +47,8 @@ fn plan(seed: u64) -> Plan {
     let log_entries_max = env("LOG_MAX").map_or(log_entries_max, |n| n as usize);
     let log_dups_tracked = env("DUPS").unwrap_or(log_dups_tracked);
     let out_after_s = [20, 600][seed as usize / 8 % 2];
-    Plan { osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s }
+    let mons = env("MONS").map_or([1, 1, 3][seed as usize / 5 % 3], |n| n as usize);
+    Plan { mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s }
 }
 
 /// How a run ended.
@@ -72,7 +73,7 @@ fn hurt(cluster: &mut Cluster, rounds: usize) {
         };
         let until = cluster.sim.now_ns() + pause;
         cluster.sim.run_until(until);
-        let everyone: Vec<HostId> = cluster.osds.iter().chain([&cluster.mon]).copied().collect();
+        let everyone: Vec<HostId> = cluster.osds.iter().chain(&cluster.mons).copied().collect();
         let rng = cluster.sim.rng();
         let (what, a, b) =
             (rng.random_range(0..10), rng.random_range(0..everyone.len()), rng.random_range(0..cluster.osds.len()));
@@ -84,7 +85,10 @@ fn hurt(cluster: &mut Cluster, rounds: usize) {
             }
             4 | 5 => cluster.sim.cut_connections(3),
             6 => {
-                let (a, b) = (everyone[a], cluster.osds[b]);
+                // From an OSD, or where there are several, sometimes from another monitor.
+                let mons = cluster.mons.clone();
+                let among_mons = mons.len() > 1 && cluster.sim.rng().random_ratio(1, 3);
+                let (a, b) = if among_mons { (mons[a % mons.len()], mons[(a + 1) % mons.len()]) } else { (everyone[a], cluster.osds[b]) };
                 cluster.sim.partition(a, b);
             }
             7 => cluster.sim.heal(),

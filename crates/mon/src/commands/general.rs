@@ -40,7 +40,7 @@ fn status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 
 /// `ceph -s`.
 pub fn status_text(ctx: &Ctx<'_>) -> String {
-    let checks = health::checks(ctx.state, ctx.env, ctx.now);
+    let checks = health::checks(ctx.state, ctx.env, &ctx.quorum, ctx.now);
     let mutes = &ctx.state.health.mutes;
     let mut out = format!("  cluster:\n    id:     {}\n", ctx.state.monmap.map.fsid);
     out += &format!("    health: {}\n", health::overall(&checks, mutes).name());
@@ -71,7 +71,10 @@ pub fn status_text(ctx: &Ctx<'_>) -> String {
 
 fn mon_line(ctx: &Ctx<'_>) -> String {
     let map = &ctx.state.monmap.map;
-    format!("{} daemons, quorum {} (age {})", map.mon_info.len(), ctx.env.name, text::age(ctx.now.mono - ctx.quorum.since))
+    let (quorum, age) = (ctx.quorum.names(map).join(","), text::age(ctx.now.mono - ctx.quorum.since));
+    let outside: Vec<&str> = ctx.quorum.outside(map).into_iter().map(|(_, name)| name).collect();
+    let missing = if outside.is_empty() { String::new() } else { format!(", out of quorum: {}", outside.join(", ")) };
+    format!("{} daemons, quorum {quorum} (age {age}){missing}", map.mon_info.len())
 }
 
 fn mgr_line(ctx: &Ctx<'_>) -> String {
@@ -208,15 +211,15 @@ fn progress_text(ctx: &Ctx<'_>) -> String {
 }
 
 fn status_json(ctx: &Ctx<'_>) -> Value {
-    let checks = health::checks(ctx.state, ctx.env, ctx.now);
+    let checks = health::checks(ctx.state, ctx.env, &ctx.quorum, ctx.now);
     let map = ctx.osdmap();
     let mgr = &ctx.state.mgr.map;
     json!({
         "fsid": ctx.state.monmap.map.fsid.to_string(),
         "health": health::json(&checks, &ctx.state.health.mutes, false),
         "election_epoch": ctx.quorum.term,
-        "quorum": [ctx.quorum.rank],
-        "quorum_names": [ctx.env.name],
+        "quorum": ctx.quorum.ranks,
+        "quorum_names": ctx.quorum.names(&ctx.state.monmap.map),
         "quorum_age": (ctx.now.mono - ctx.quorum.since).as_secs(),
         "monmap": {
             "epoch": ctx.state.monmap.map.epoch.0,
@@ -338,7 +341,7 @@ fn versions(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 
 fn features(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let mut kinds: BTreeMap<EntityKind, BTreeMap<u64, u64>> = BTreeMap::new();
-    kinds.entry(EntityKind::MON).or_default().insert(types::features::SUPPORTED, 1);
+    kinds.entry(EntityKind::MON).or_default().insert(types::features::SUPPORTED, ctx.quorum.ranks.len() as u64);
     for session in ctx.sessions.values() {
         *kinds.entry(session.peer.kind).or_default().entry(session.peer.features).or_default() += 1;
     }
@@ -364,9 +367,16 @@ fn node_ls(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     for osd in ctx.osdmap().osds() {
         osds.entry(host(ctx.state.osdmap.metadata.get(&osd))).or_default().push(osd.0);
     }
-    let mon = json!({&ctx.env.hostname: [ctx.env.name]});
-    let active = &ctx.state.mgr.map.active_name;
-    let mgr = if active.is_empty() { json!({}) } else { json!({host(ctx.state.mgr.metadata.get(active)): [active]}) };
+    let mut mons: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for (name, metadata) in super::mon::members_metadata(ctx) {
+        mons.entry(host(Some(&metadata))).or_default().push(name);
+    }
+    let mon = json!(mons);
+    let mut mgrs: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for name in ctx.state.mgr.map.all_names() {
+        mgrs.entry(host(ctx.state.mgr.metadata.get(name))).or_default().push(name);
+    }
+    let mgr = json!(mgrs);
     let out = match cmd.text("type")? {
         "" | "all" => json!({"mon": mon, "osd": osds, "mgr": mgr}),
         "mon" => mon,
@@ -383,7 +393,7 @@ fn time_sync_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 fn report(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let checks = health::checks(ctx.state, ctx.env, ctx.now);
+    let checks = health::checks(ctx.state, ctx.env, &ctx.quorum, ctx.now);
     let map = ctx.osdmap();
     let osd_metadata: Vec<Value> = ctx.state.osdmap.metadata.iter().map(|(id, m)| super::osd::metadata_json(*id, m)).collect();
     let (pgs, states) = pg_counts(ctx);
@@ -397,7 +407,7 @@ fn report(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         "monmap_first_committed": 1,
         "monmap_last_committed": ctx.state.monmap.map.epoch.0,
         "monmap": super::mon::monmap_json(ctx),
-        "quorum": [ctx.quorum.rank],
+        "quorum": ctx.quorum.ranks,
         "osdmap_first_committed": ctx.state.osdmap.first.0,
         "osdmap_last_committed": map.epoch.0,
         "osdmap": map.dump_json(),

@@ -15,7 +15,7 @@ pub const COMMANDS: &[Entry] = &[
 ];
 
 fn show(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let checks = health::checks(ctx.state, ctx.env, ctx.now);
+    let checks = health::checks(ctx.state, ctx.env, &ctx.quorum, ctx.now);
     let mutes = &ctx.state.health.mutes;
     let detail = cmd.text("detail")? == "detail";
     let text = || if detail { health::detail_text(&checks, mutes) } else { health::line(&checks, mutes) + "\n" };
@@ -34,7 +34,7 @@ fn mute(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
             Utime::from_duration(ctx.now.wall.to_duration() + Duration::from_secs(secs.min(1_000_000_000)))
         }
     };
-    let checks = health::checks(ctx.state, ctx.env, ctx.now);
+    let checks = health::checks(ctx.state, ctx.env, &ctx.quorum, ctx.now);
     let check = checks.get(code);
     if check.is_none() && !sticky {
         return Err(Reply::err(Errno::ENOENT, format!("health alert {code} is not currently raised")));

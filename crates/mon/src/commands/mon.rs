@@ -36,7 +36,7 @@ fn dump(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let value = || {
         let mut v = map.dump_json();
         if let Some(fields) = v.as_object_mut() {
-            fields.insert("quorum".into(), json!([ctx.quorum.rank]));
+            fields.insert("quorum".into(), json!(ctx.quorum.ranks));
         }
         v
     };
@@ -46,19 +46,22 @@ fn dump(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 
 fn stat(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let map = &ctx.state.monmap.map;
-    let name = &ctx.env.name;
-    let (rank, leader) = (ctx.quorum.rank, ctx.quorum.leader);
+    let quorum = &ctx.quorum;
+    let (leader, name) = (quorum.leader.map_or(-1, |rank| rank as i64), quorum.leader_name(map));
     let text = || {
         format!(
-            "{} removed_ranks: {{}}, election epoch {}, leader {leader} {name}, quorum {rank} {name}\n",
+            "{} removed_ranks: {{}}, election epoch {}, leader {leader} {name}, quorum {} {}\n",
             map.print_summary(),
-            ctx.quorum.term
+            quorum.term,
+            quorum.ranks_text(),
+            quorum.names(map).join(",")
         )
     };
     let value = || {
+        let members = quorum.ranks.iter().zip(quorum.names(map)).map(|(rank, name)| json!({"rank": rank, "name": name}));
         json!({
             "epoch": map.epoch.0, "min_mon_release_name": map.min_mon_release.name(), "num_mons": map.mon_info.len(),
-            "leader": name, "quorum": [{"rank": rank, "name": name}],
+            "leader": name, "quorum": members.collect::<Vec<_>>(),
         })
     };
     Ok(Reply::either(cmd.format, text, value))
@@ -69,38 +72,40 @@ fn getmap(ctx: &mut Ctx<'_>, _: &Cmd) -> Outcome {
     Ok(Reply { status, ..Reply::text(ctx.state.monmap.encoded()) })
 }
 
-fn own_metadata(ctx: &Ctx<'_>) -> BTreeMap<String, String> {
-    let mut all = ctx.env.metadata.clone();
-    all.insert("addrs".into(), ctx.env.addrs.to_string());
-    all.insert("hostname".into(), ctx.env.hostname.clone());
-    all.insert("ceph_version".into(), crate::version::full());
-    all.insert("ceph_version_short".into(), crate::version::short().into());
-    all.insert("ceph_release".into(), crate::version::RELEASE.into());
-    all
+/// What is known of every member: of this one what it is now, of the others what they last said.
+pub fn members_metadata<'a>(ctx: &'a Ctx<'_>) -> Vec<(&'a str, BTreeMap<String, String>)> {
+    let of = |name: &String| match *name == ctx.env.name {
+        true => Some(ctx.env.shown()),
+        false => ctx.state.monmap.metadata.get(name).cloned(),
+    };
+    ctx.state.monmap.map.ranks.iter().filter_map(|name| Some((name.as_str(), of(name)?))).collect()
 }
 
 fn metadata(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let own = own_metadata(ctx);
-    match cmd.text("id")? {
-        "" => {
-            let mut v = Map::new();
-            v.insert("name".into(), ctx.env.name.as_str().into());
-            v.extend(own.into_iter().map(|(k, x)| (k, x.into())));
-            Ok(Reply::json(cmd.format, &json!([v])))
-        }
-        id if id == ctx.env.name => Ok(Reply::json(cmd.format, &json!(own))),
-        _ => Err(Reply::err(Errno::ENOENT, "requested mon not found")),
+    let all = members_metadata(ctx);
+    let id = cmd.text("id")?;
+    if !id.is_empty() {
+        let found = all.iter().find(|(name, _)| *name == id);
+        let (_, metadata) = found.ok_or_else(|| Reply::err(Errno::ENOENT, "requested mon not found"))?;
+        return Ok(Reply::json(cmd.format, &json!(metadata)));
     }
+    let one = |(name, metadata): &(&str, BTreeMap<String, String>)| {
+        let mut v = Map::new();
+        v.insert("name".into(), (*name).into());
+        v.extend(metadata.iter().map(|(k, x)| (k.clone(), x.as_str().into())));
+        Value::Object(v)
+    };
+    Ok(Reply::json(cmd.format, &all.iter().map(one).collect()))
 }
 
 fn count_metadata(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let own = own_metadata(ctx);
-    Ok(Reply::json(cmd.format, &super::general::count_by([&own].into_iter(), cmd.text("property")?)))
+    let all = members_metadata(ctx);
+    Ok(Reply::json(cmd.format, &super::general::count_by(all.iter().map(|(_, m)| m), cmd.text("property")?)))
 }
 
 fn versions(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let own = own_metadata(ctx);
-    Ok(Reply::json(cmd.format, &super::general::count_by([&own].into_iter(), "ceph_version")))
+    let all = members_metadata(ctx);
+    Ok(Reply::json(cmd.format, &super::general::count_by(all.iter().map(|(_, m)| m), "ceph_version")))
 }
 
 fn feature_ls(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
@@ -131,7 +136,7 @@ fn ok_to_stop(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         return Err(Reply::err(Errno::EINVAL, "unrecognized command"));
     }
     let map = &ctx.state.monmap.map;
-    let left: Vec<&str> = [ctx.env.name.as_str()].into_iter().filter(|n| !ids.iter().any(|i| i == n)).collect();
+    let left: Vec<&str> = ctx.quorum.names(map).into_iter().filter(|n| !ids.iter().any(|i| i == n)).collect();
     match left.len() >= map.min_quorum_size() {
         true => Ok(Reply::status(format!("quorum should be preserved ({}) after stopping [{}]", left.join(","), ids.join(",")))),
         false => {
@@ -142,9 +147,9 @@ fn ok_to_stop(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 fn ok_to_add_offline(ctx: &mut Ctx<'_>, _: &Cmd) -> Outcome {
-    let n = ctx.state.monmap.map.mon_info.len();
-    // Only this one would be there of n + 1.
-    match n.div_ceil(2) < 1 {
+    // Those that agree now would have to be a majority of one more.
+    let needed = (ctx.state.monmap.map.mon_info.len() + 1) / 2 + 1;
+    match ctx.quorum.ranks.len() >= needed {
         true => Ok(Reply::status("adding another mon that is not yet online will not break quorum")),
         false => Err(Reply::err(Errno::EBUSY, "adding a monitor may break quorum (until that monitor starts)")),
     }
@@ -152,30 +157,38 @@ fn ok_to_add_offline(ctx: &mut Ctx<'_>, _: &Cmd) -> Outcome {
 
 fn ok_to_rm(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let id = cmd.text("id")?;
-    if ctx.state.monmap.map.rank_of(id).is_none() {
+    let map = &ctx.state.monmap.map;
+    if map.rank_of(id).is_none() {
         return Ok(Reply::status(format!("mon.{id} does not exist; quorum will not be affected")));
     }
-    Err(Reply::err(Errno::EBUSY, format!("removing mon.{id} would break quorum")))
+    let left: Vec<&str> = ctx.quorum.names(map).into_iter().filter(|name| *name != id).collect();
+    let needed = (map.mon_info.len() - 1) / 2 + 1;
+    match left.len() >= needed {
+        true => Ok(Reply::status(format!("quorum should be preserved ({}) after removing mon.{id}", left.join(",")))),
+        false => Err(Reply::err(Errno::EBUSY, format!("removing mon.{id} would break quorum"))),
+    }
 }
 
 fn add(_: &mut Ctx<'_>, _: &Cmd) -> Outcome {
-    Err(Reply::err(Errno::EOPNOTSUPP, "adding monitors is not available in this cluster yet"))
+    Err(Reply::err(Errno::EOPNOTSUPP, "adding monitors to a running cluster is not available yet"))
 }
 
 fn rm(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let name = cmd.text("name")?;
-    match ctx.state.monmap.map.rank_of(name) {
+    let map = &ctx.state.monmap.map;
+    match map.rank_of(name) {
         None => Ok(Reply::status(format!("mon.{name} does not exist or has already been removed"))),
-        Some(_) => Err(Reply::err(Errno::EINVAL, format!("error: refusing removal of last monitor {name}"))),
+        Some(_) if map.mon_info.len() == 1 => Err(Reply::err(Errno::EINVAL, format!("error: refusing removal of last monitor {name}"))),
+        Some(_) => Err(Reply::err(Errno::EOPNOTSUPP, "removing monitors from a running cluster is not available yet")),
     }
 }
 
 fn quorum_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let out = json!({
         "election_epoch": ctx.quorum.term,
-        "quorum": [ctx.quorum.rank],
-        "quorum_names": [ctx.env.name],
-        "quorum_leader_name": ctx.env.name,
+        "quorum": ctx.quorum.ranks,
+        "quorum_names": ctx.quorum.names(&ctx.state.monmap.map),
+        "quorum_leader_name": ctx.quorum.leader_name(&ctx.state.monmap.map),
         "quorum_age": (ctx.now.mono - ctx.quorum.since).as_secs(),
         "features": {
             "quorum_con": types::features::SUPPORTED.to_string(),

@@ -63,12 +63,21 @@ fn mon_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         *groups.entry(s.peer.kind.name()).or_default().entry(s.peer.features).or_default() += 1;
     }
     let names = ctx.state.monmap.map.persistent_features.names();
+    let state = match ctx.quorum.leader {
+        Some(rank) if rank == ctx.quorum.rank => "leader",
+        Some(_) => "peon",
+        None => "electing",
+    };
+    let outside: Vec<&str> = match ctx.quorum.leader {
+        Some(_) => ctx.quorum.outside(&ctx.state.monmap.map).into_iter().map(|(_, name)| name).collect(),
+        None => vec![&ctx.env.name],
+    };
     let status = json!({
         "name": ctx.env.name,
         "rank": ctx.quorum.rank,
-        "state": "leader",
+        "state": state,
         "election_epoch": ctx.quorum.term,
-        "quorum": [ctx.quorum.rank],
+        "quorum": ctx.quorum.ranks,
         "quorum_age": (ctx.now.mono - ctx.quorum.since).as_secs(),
         "features": {
             "required_con": "0",
@@ -76,7 +85,7 @@ fn mon_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
             "quorum_con": features,
             "quorum_mon": names,
         },
-        "outside_quorum": [],
+        "outside_quorum": outside,
         "extra_probe_peers": [],
         "sync_provider": [],
         "monmap": super::mon::monmap_json(ctx),

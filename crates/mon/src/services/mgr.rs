@@ -58,26 +58,27 @@ impl MgrService {
         denc::to_bytes(&self.map, features::SUPPORTED)
     }
 
-    /// Someone would be, or is, active. True if the map changed.
-    pub fn handle_beacon(&mut self, now: Now, beacon: &MgrBeacon, txn: &mut Txn) -> bool {
+    /// Someone would be, or is, active. `at_leader`: it lives with the monitor that leads, and is preferred, for the role
+    /// goes where the lead goes. True if the map changed.
+    pub fn handle_beacon(&mut self, now: Now, beacon: &MgrBeacon, at_leader: bool, txn: &mut Txn) -> bool {
         self.last_beacon.insert(beacon.gid, now.mono);
         let before = self.map.clone();
         let same_name = self.map.active_name == beacon.name;
-        if self.map.active_gid == 0 || (same_name && self.map.active_gid != beacon.gid) {
-            // A manager that restarted takes its own place again at once.
+        let takes_over = same_name || at_leader && beacon.available;
+        if self.map.active_gid == 0 || (takes_over && self.map.active_gid != beacon.gid) {
+            // A manager that restarted takes its own place again at once. Another one stands by, if it lives.
+            if !same_name {
+                self.digest = None;
+                if self.last_beacon.contains_key(&self.map.active_gid) {
+                    self.add_standby(self.map.active_gid, self.map.active_name.clone());
+                }
+            }
             self.activate(now, beacon);
         } else if self.map.active_gid == beacon.gid {
             self.map.available = beacon.available;
             self.map.active_addrs = beacon.addrs.clone();
         } else {
-            let standby = StandbyInfo {
-                gid: beacon.gid,
-                name: beacon.name.clone(),
-                available_modules: Vec::new(),
-                mgr_features: features::SUPPORTED,
-            };
-            self.map.standbys.retain(|gid, s| *gid == beacon.gid || s.name != beacon.name);
-            self.map.standbys.insert(beacon.gid, standby);
+            self.add_standby(beacon.gid, beacon.name.clone());
         }
         if !beacon.metadata.is_empty() && self.metadata.get(&beacon.name) != Some(&beacon.metadata) {
             self.metadata.insert(beacon.name.clone(), beacon.metadata.clone());
@@ -129,6 +130,12 @@ impl MgrService {
         self.map.available_modules.iter().collect()
     }
 
+    fn add_standby(&mut self, gid: u64, name: String) {
+        self.map.standbys.retain(|other, s| *other == gid || s.name != name);
+        let standby = StandbyInfo { gid, name, available_modules: Vec::new(), mgr_features: features::SUPPORTED };
+        self.map.standbys.insert(gid, standby);
+    }
+
     fn activate(&mut self, now: Now, beacon: &MgrBeacon) {
         self.map.active_gid = beacon.gid;
         self.map.active_name = beacon.name.clone();
@@ -136,7 +143,7 @@ impl MgrService {
         self.map.available = beacon.available;
         self.map.active_mgr_features = features::SUPPORTED;
         self.map.active_change = now.wall;
-        self.map.standbys.remove(&beacon.gid);
+        self.map.standbys.retain(|gid, s| *gid != beacon.gid && s.name != beacon.name);
     }
 
     fn drop_gid(&mut self, now: Now, gid: u64) {

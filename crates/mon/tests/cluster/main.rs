@@ -2,6 +2,7 @@
 
 mod lab;
 mod stock_answers;
+mod three;
 
 use lab::{ADMIN, Lab, addrs};
 use mon::SessionId;

@@ -1,6 +1,6 @@
 //! Any message, by its kind.
 
-use super::{RawMessage, WireMessage, command, internal, internal_osd, log, mgr, mon, osd, pool};
+use super::{RawMessage, WireMessage, command, internal, internal_mon, internal_osd, log, mgr, mon, osd, pool};
 use denc::DecodeError;
 
 /// Why a message could not be read.
@@ -71,6 +71,7 @@ messages! {
     internal::OsdBoot, internal::OsdAlive, internal::OsdFailure, internal::OsdMarkMeDown,
     internal::OsdMarkMeDownAck, internal::OsdBeacon,
     internal::PgTempRequest, internal::MgrStats, internal::MgrDigest, internal::MgrBeacon,
+    internal_mon::MonPeer, internal_mon::MonPeerReply,
     internal_osd::RepOp, internal_osd::RepOpReply, internal_osd::PgMessage, internal_osd::OsdHeartbeat, internal_osd::OsdSessionLost,
 }
 

@@ -7,6 +7,7 @@
 
 pub mod command;
 pub mod internal;
+pub mod internal_mon;
 pub mod internal_osd;
 pub mod log;
 pub mod mgr;
