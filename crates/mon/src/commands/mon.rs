@@ -148,7 +148,8 @@ fn ok_to_stop(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 
 fn ok_to_add_offline(ctx: &mut Ctx<'_>, _: &Cmd) -> Outcome {
     // Those that agree now would have to be a majority of one more.
-    let needed = (ctx.state.monmap.map.mon_info.len() + 1) / 2 + 1;
+    let after = ctx.state.monmap.map.mon_info.len() + 1;
+    let needed = after / 2 + 1;
     match ctx.quorum.ranks.len() >= needed {
         true => Ok(Reply::status("adding another mon that is not yet online will not break quorum")),
         false => Err(Reply::err(Errno::EBUSY, "adding a monitor may break quorum (until that monitor starts)")),
@@ -162,7 +163,8 @@ fn ok_to_rm(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         return Ok(Reply::status(format!("mon.{id} does not exist; quorum will not be affected")));
     }
     let left: Vec<&str> = ctx.quorum.names(map).into_iter().filter(|name| *name != id).collect();
-    let needed = (map.mon_info.len() - 1) / 2 + 1;
+    let after = map.mon_info.len() - 1;
+    let needed = after / 2 + 1;
     match left.len() >= needed {
         true => Ok(Reply::status(format!("quorum should be preserved ({}) after removing mon.{id}", left.join(",")))),
         false => Err(Reply::err(Errno::EBUSY, format!("removing mon.{id} would break quorum"))),
