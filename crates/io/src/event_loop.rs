@@ -249,7 +249,8 @@ impl EventLoop {
             match event.token() {
                 WAKER => {}
                 ADMIN => self.accept_admin(),
-                Token(t) if (FIRST_DEVICE..FIRST_SOCKET).contains(&t) => self.devices[t - FIRST_DEVICE].clear(),
+                // Edge-triggered: every completion is announced anew, whether or not the counter was read.
+                Token(t) if (FIRST_DEVICE..FIRST_SOCKET).contains(&t) => {}
                 Token(t) if t < FIRST_SOCKET => self.accept(t - FIRST_LISTENER, node),
                 Token(t) if t >= ADMIN_CLIENT_BASE => self.read_admin(Token(t), node),
                 _ => self.world.sockets.ready(event, &mut inputs),
