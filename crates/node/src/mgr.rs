@@ -303,9 +303,14 @@ impl MgrNode {
         self.mon.send(now, &mut self.endpoint, beacon.to_raw(features::SUPPORTED));
     }
 
-    fn send_digest(&mut self, now: Now) {
+    /// True while the monitors want to hear digests of us: a manager that stands by has nothing to wake up for.
+    fn may_report(&self) -> bool {
         let active = self.mon.mgrmap().is_some_and(|m| m.active_gid != 0 && m.active_gid == self.mon.global_id());
-        if !active || !self.mon.is_open() || !self.mgr.is_ready() {
+        active && self.mon.is_open() && self.mgr.is_ready()
+    }
+
+    fn send_digest(&mut self, now: Now) {
+        if !self.may_report() {
             return;
         }
         self.changed = false;
@@ -348,7 +353,7 @@ impl<W: World> Node<W> for MgrNode {
         self.timers(world);
         self.pump(world.now());
         network_actions(&mut self.endpoint, world);
-        let digest = self.changed.then_some(self.next_digest.max(world.now().mono + Duration::from_millis(1)));
+        let digest = (self.changed && self.may_report()).then_some(self.next_digest.max(world.now().mono + Duration::from_millis(1)));
         if let Some(at) = [self.mon.next_timeout(), Some(self.next_tick), digest].into_iter().flatten().min() {
             world.wake_at(at);
         }
