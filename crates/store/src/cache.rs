@@ -214,7 +214,9 @@ mod tests {
             let (k, onode) = c.take(&key(i)).unwrap();
             assert!(c.get_mut(&k).is_none() && c.take(&k).is_none());
             c.put_back_changed(k, onode);
-            c.get_mut(&key(3)).map(|o| o.size = 7);
+            if let Some(kept) = c.get_mut(&key(3)) {
+                kept.size = 7;
+            }
             c.trim(budget);
             assert!(c.bytes <= budget && c.bytes == c.map.values().flatten().map(|o| o.memory).sum::<u64>());
         }
