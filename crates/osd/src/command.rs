@@ -44,6 +44,19 @@ impl Commands {
         self.config.u64("osd_pg_log_dups_tracked")
     }
 
+    /// Objects being recovered at once: as configured, or what is configured for such a device.
+    pub fn recovery_max(&self, device_class: &str) -> usize {
+        let device = match device_class {
+            "hdd" => "osd_recovery_max_active_hdd",
+            _ => "osd_recovery_max_active_ssd",
+        };
+        let configured = match self.config.u64("osd_recovery_max_active") {
+            0 => self.config.u64(device),
+            n => n,
+        };
+        configured.max(1) as usize
+    }
+
     /// Options that are not at their default, for the manager.
     pub fn config_in_force(&self) -> BTreeMap<String, ConfigInForce> {
         self.config.in_force()
@@ -69,6 +82,8 @@ impl Osd {
     /// Options take effect.
     pub(crate) fn apply_options(&mut self) {
         self.sh.log_dups_tracked = self.commands.log_dups_tracked();
+        self.sh.recovery_max = self.commands.recovery_max(&self.config.device_class);
+        self.sh.recovery_freed = true;
         let (c, l) = (&self.commands.config, &mut self.sh.limits);
         l.object_size_max = c.u64("osd_max_object_size");
         l.name_len_max = c.u64("osd_max_object_name_len") as usize;

@@ -143,10 +143,23 @@ pub(crate) struct Shared {
     pub orphaned: std::collections::BTreeSet<SessionId>,
     /// Newest map that our `OsdAlive` asked for.
     pub alive_wanted: Epoch,
+    /// Objects on their way to or from PGs whose primary we are.
+    pub recovery_active: usize,
+    /// As many of them as may be at once (`osd_recovery_max_active`).
+    pub recovery_max: usize,
+    /// One less is on its way: PGs may wait for that.
+    pub recovery_freed: bool,
     /// Entries a PG log keeps (`osd_min_pg_log_entries`).
     pub log_entries_max: usize,
     /// Writes whose requests a PG remembers, by its log and beyond it (`osd_pg_log_dups_tracked`).
     pub log_dups_tracked: u64,
+}
+
+impl Shared {
+    /// True if one more object may be on its way.
+    pub fn recovery_has_room(&self) -> bool {
+        self.recovery_active < self.recovery_max
+    }
 }
 
 /// One turn of the core.

@@ -104,6 +104,9 @@ impl Osd {
             reads: BTreeMap::new(),
             orphaned: Default::default(),
             alive_wanted: Epoch(0),
+            recovery_active: 0,
+            recovery_max: commands.recovery_max(&config.device_class),
+            recovery_freed: false,
             log_entries_max: config.log_entries_max,
             log_dups_tracked: commands.log_dups_tracked(),
         };
@@ -250,6 +253,14 @@ impl Osd {
     /// What we said to ourselves is heard at once.
     fn loop_back(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
         let me = Peer::Osd(self.sh.whoami);
+        if std::mem::take(&mut self.sh.recovery_freed) {
+            let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
+            for pg in self.pgs.values_mut().filter(|pg| pg.waits_to_recover()) {
+                if cx.sh.recovery_has_room() {
+                    pg.recover(&mut cx);
+                }
+            }
+        }
         loop {
             let own = |e: &Effect| matches!(e, Effect::Send { to, .. } if *to == me);
             let Some(at) = fx.iter().position(own) else { return };
@@ -275,6 +286,10 @@ impl Osd {
                 // We hold nothing of it.
                 (None, PgBody::Query) => {
                     cx.send_pg(m.osd, m.pgid, m.round, PgBody::Info(PeerInfo::default()), Durable::Now);
+                }
+                (None, PgBody::Pull { object, .. }) => {
+                    let body = PgBody::PullFailed { object: object.clone() };
+                    cx.send_pg(m.osd, m.pgid, m.round, body, Durable::Now);
                 }
                 _ => {}
             },

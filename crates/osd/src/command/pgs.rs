@@ -18,7 +18,7 @@ impl Osd {
         };
         match cmd {
             Some("query") | None => Ok(pg.query(self.maps.newest.epoch)),
-            Some("list_unfound") => Ok(json!({"num_missing": pg.missing.len(), "num_unfound": 0, "objects": [], "more": false})),
+            Some("list_unfound") => Ok(pg.list_unfound()),
             Some(other) => Err(CommandError::new(Errno::EOPNOTSUPP, format!("pg {other} is not served yet"))),
         }
     }

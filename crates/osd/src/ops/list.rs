@@ -4,9 +4,10 @@
 
 use crate::disk::Disk;
 use denc::{BString, Bytes, Decoder, Encoder};
+use std::collections::BTreeMap;
 use types::msg::osd::MOsdOp;
 use types::msg::osd_op::{Op, OsdOp};
-use types::{Errno, HObject, PgId, ShardPgId, Snap};
+use types::{EVersion, Errno, HObject, PgId, ShardPgId, Snap};
 
 /// Entries of one answer at most (`osd_max_pgls`).
 const PAGE_MAX: u64 = 1024;
@@ -44,10 +45,17 @@ pub fn split_bits(pg: PgId, pg_num: u32) -> u32 {
     if pg.seed % half < pg_num % half { p } else { p - 1 }
 }
 
-/// One operation of a listing message: its output and result, 1 at the end of the PG.
+/// True if a listing looks into the objects.
+pub fn is_filtered(ops: &[OsdOp]) -> bool {
+    ops.iter().any(|o| matches!(o.op, Op::PgnlsFilter(_) | Op::PglsFilter(_)))
+}
+
+/// One operation of a listing message: its output and result, 1 at the end of the PG. Objects that are missing here
+/// exist, too.
 pub fn list_page(
     disk: &mut dyn Disk,
     coll: ShardPgId,
+    missing: &BTreeMap<HObject, EVersion>,
     pg_num: u32,
     m: &MOsdOp,
     op: &OsdOp,
@@ -77,7 +85,7 @@ pub fn list_page(
     let mut entries = Vec::new();
     let limit = count.min(PAGE_MAX) as usize;
     while at < end && entries.len() < limit {
-        let (objects, next) = disk.list(coll, &at, &end, limit - entries.len())?;
+        let (objects, next) = page(disk, coll, missing, (&at, &end), limit - entries.len())?;
         for o in objects.into_iter().filter(wanted) {
             if filter.as_ref().is_none_or(|f| f.accepts(disk, coll, &o)) {
                 entries.push(ListEntry { nspace: o.nspace, name: o.name, locator: o.key });
@@ -88,6 +96,28 @@ pub fn list_page(
     let done = at >= end;
     let handle = if done && !named { HObject::max() } else if done { end } else { at };
     Ok((i32::from(done), encode(named, &handle, &entries)))
+}
+
+/// Objects of a range, stored or missing, as many as are wanted; and where the next page begins.
+fn page(
+    disk: &mut dyn Disk,
+    coll: ShardPgId,
+    missing: &BTreeMap<HObject, EVersion>,
+    (at, end): (&HObject, &HObject),
+    limit: usize,
+) -> Result<(Vec<HObject>, HObject), Errno> {
+    let (mut objects, mut next) = disk.list(coll, at, end, limit)?;
+    if missing.is_empty() || *at >= next {
+        return Ok((objects, next));
+    }
+    objects.extend(missing.range(at..&next).take(limit + 1).map(|(o, _)| o.clone()));
+    objects.sort();
+    objects.dedup();
+    if let Some(beyond) = objects.get(limit).cloned() {
+        objects.truncate(limit);
+        next = beyond;
+    }
+    Ok((objects, next))
 }
 
 fn encode(named: bool, handle: &HObject, entries: &[ListEntry]) -> Bytes {

@@ -22,7 +22,7 @@ mod write;
 pub use classify::{Access, classify};
 pub use copy::{CopyCursor, CopyData, CopySource};
 pub use exec::{Env, Exec};
-pub use list::{list_page, pg_range, split_bits};
+pub use list::{is_filtered, list_page, pg_range, split_bits};
 pub use watch::WatchAction;
 
 use crate::mutation::Mutation;

@@ -1,7 +1,8 @@
 //! Going active: every acting copy notes the interval on its disk, then the PG serves.
 //!
 //! Holds: before the first write of an interval the map says that its primary was alive in it, and every acting copy
-//! carries its mark. So whoever peers later knows that the interval counts, and whom to ask.
+//! carries its mark. So whoever peers later knows that the interval counts, and whom to ask. What came before is kept in
+//! mind until every acting copy has every object: until then a copy from an earlier interval may be the only one.
 
 use super::peering::Step;
 use super::{Pg, Stage};
@@ -71,6 +72,27 @@ impl Pg {
             return;
         }
         self.history.last_epoch_started = self.walk.since;
+        let outside = |osd: &&OsdId| !self.walk.mapping.acting.contains(osd);
+        let holders = p.infos.iter().filter(|(_, i)| i.exists).map(|(osd, _)| osd).filter(outside);
+        for osd in holders.copied().collect::<Vec<_>>() {
+            self.recovery.note_holder(osd);
+        }
+        self.committed_to = self.log.head();
+        tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, since = %self.walk.since, head = %self.log.head(), "active");
+        self.stage = Stage::Active;
+        self.figures.note_active(cx.now);
+        self.start_recovery(cx);
+        if !self.recovery.done {
+            self.store_meta(cx);
+            self.say_started(cx);
+        }
+        self.backoffs.release_all(cx, self.coll);
+        self.start_waiting(cx);
+    }
+
+    /// Every acting copy has everything: what came before this interval needs no remembering.
+    pub(super) fn recovered(&mut self, cx: &mut Cx<'_>) {
+        tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, since = %self.walk.since, "recovered");
         if self.is_clean() {
             self.history.last_epoch_clean = self.walk.since;
             self.walk.past.clear();
@@ -78,27 +100,31 @@ impl Pg {
             let since = self.walk.since;
             self.walk.past.retain(|i| i.last >= since);
         }
-        self.committed_to = self.log.head();
-        tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, since = %self.walk.since, head = %self.log.head(), "active");
-        self.stage = Stage::Active;
         self.store_meta(cx);
-        for osd in self.replicas(cx.sh.whoami).collect::<Vec<_>>() {
-            let body = PgBody::Started { history: self.history };
-            cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
-        }
+        self.say_started(cx);
         if self.is_clean() {
             self.remove_strays(cx);
         }
-        self.figures.note_active(cx.now);
-        self.backoffs.release_all(cx, self.coll);
-        self.start_waiting(cx);
     }
 
-    /// The PG serves; what came before this interval needs no remembering.
-    pub(super) fn handle_started(&mut self, cx: &mut Cx<'_>, history: PeerHistory) {
+    fn say_started(&self, cx: &mut Cx<'_>) {
+        for osd in self.replicas(cx.sh.whoami) {
+            self.say_started_to(cx, osd);
+        }
+    }
+
+    pub(super) fn say_started_to(&self, cx: &mut Cx<'_>, osd: OsdId) {
+        let body = PgBody::Started { history: self.history, recovered: self.recovery.done };
+        cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
+    }
+
+    /// The PG serves; when it is recovered, what came before this interval needs no remembering.
+    pub(super) fn handle_started(&mut self, cx: &mut Cx<'_>, history: PeerHistory, recovered: bool) {
         self.learn_history(history);
-        let started = self.history.last_epoch_started;
-        self.walk.past.retain(|i| i.last >= started);
+        if recovered {
+            let started = self.history.last_epoch_started;
+            self.walk.past.retain(|i| i.last >= started);
+        }
         self.store_meta(cx);
     }
 
@@ -107,9 +133,9 @@ impl Pg {
         self.history.last_epoch_clean = self.history.last_epoch_clean.max(h.last_epoch_clean);
     }
 
-    /// True if an active PG has as many copies as the pool wants, where CRUSH wants them.
+    /// True if an active PG has as many copies as the pool wants, where CRUSH wants them, and none lacks anything.
     pub(super) fn is_clean(&self) -> bool {
         let m = &self.walk.mapping;
-        m.acting == m.up && m.acting.len() >= usize::from(m.size)
+        self.recovery.done && m.acting == m.up && m.acting.len() >= usize::from(m.size)
     }
 }

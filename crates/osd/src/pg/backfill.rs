@@ -1,11 +1,14 @@
-//! Backfill: bring a copy up to date by going through all objects, when its log no longer meets the authoritative one.
+//! Backfill: what a copy lacks is found by going through all objects, when its log no longer meets the authoritative one.
 //!
-//! Holds: until the last object is compared the copy says it is not complete, on its disk too.
-//! Why by whole ranges and blocking: see peering.
+//! Holds: until the last object is compared the copy says it is not complete, on its disk too. Then it has the log, and
+//! what differed is missing, like after a merge: copying it is recovery's, with the PG active.
+//! Why not upstream's `last_backfill`: only names and versions are compared while the PG is blocked; objects that a
+//! copy kept from earlier count at once, in whatever order they came; and one rule says which object waits for what.
+//! The price is a row and some memory for each object that has to move.
 
+use super::getmissing::Target;
 use super::peering::Step;
-use super::recovery::Target;
-use super::{Pg, Stage};
+use super::Pg;
 use crate::effects::{Cx, Durable, Effect};
 use crate::ops::pg_range;
 use std::collections::BTreeMap;
@@ -20,17 +23,17 @@ pub(crate) struct Scan {
     end: HObject,
     /// A page was asked for.
     asked: bool,
+    /// What has to change on the copy that is brought up to date.
+    pub differ: Vec<(HObject, EVersion)>,
 }
 
 impl Scan {
     /// Objects compared at a time.
     pub const PAGE: u32 = 256;
-    /// The next page waits until less than this is left to move.
-    const LOW_WATER: usize = 64;
 
     pub fn new(pg: PgId, pg_num: u32) -> Self {
         let (at, end) = pg_range(pg, pg_num);
-        Scan { at, end, asked: false }
+        Scan { at, end, asked: false, differ: Vec::new() }
     }
 
     pub fn is_done(&self) -> bool {
@@ -38,8 +41,8 @@ impl Scan {
     }
 
     /// Where the next page begins, if it is time for one.
-    pub fn next_page(&mut self, todo: usize) -> Option<HObject> {
-        if self.asked || self.is_done() || todo >= Self::LOW_WATER {
+    pub fn next_page(&mut self) -> Option<HObject> {
+        if self.asked || self.is_done() {
             return None;
         }
         self.asked = true;
@@ -56,26 +59,28 @@ impl Scan {
         self.asked && self.at == *begin
     }
 
-    fn took(&mut self, end: HObject) {
+    fn took(&mut self, end: HObject, differ: Vec<(HObject, EVersion)>) {
         (self.at, self.asked) = (end, false);
+        self.differ.extend(differ);
     }
 }
 
-/// What two copies differ in: objects that one of them lacks or has in another version.
-fn differences(ours: Vec<(HObject, EVersion)>, theirs: Vec<(HObject, EVersion)>) -> Vec<HObject> {
-    let mut left: BTreeMap<HObject, EVersion> = ours.into_iter().collect();
+/// What a copy has to change to be as wanted: objects it lacks or has in another version, with the right one; objects it
+/// has too many, without.
+fn differences(wanted: Vec<(HObject, EVersion)>, held: Vec<(HObject, EVersion)>) -> Vec<(HObject, EVersion)> {
+    let mut left: BTreeMap<HObject, EVersion> = held.into_iter().collect();
     let mut out = Vec::new();
-    for (obj, version) in theirs {
+    for (obj, version) in wanted {
         if left.remove(&obj) != Some(version) {
-            out.push(obj);
+            out.push((obj, version));
         }
     }
-    out.extend(left.into_keys());
+    out.extend(left.into_keys().map(|obj| (obj, EVersion::default())));
     out
 }
 
 impl Pg {
-    /// Objects of a range with their versions; the range ends where the page does.
+    /// Objects of a range with the versions they should have; the range ends where the page does.
     fn page(&self, cx: &mut Cx<'_>, begin: &HObject, end: &HObject, limit: usize) -> (Vec<(HObject, EVersion)>, HObject) {
         let (objects, next) = match cx.disk.list(self.coll, begin, end, limit) {
             Ok(page) => page,
@@ -85,11 +90,15 @@ impl Pg {
                 return (Vec::new(), begin.clone());
             }
         };
-        let versions = objects.into_iter().map(|o| {
+        let stored = objects.into_iter().map(|o| {
             let version = self.version_of(cx, &o).unwrap_or_default();
             (o, version)
         });
-        (versions.collect(), next)
+        let mut versions: BTreeMap<HObject, EVersion> = stored.collect();
+        if *begin < next {
+            versions.extend(self.missing.range(begin..&next).map(|(o, v)| (o.clone(), *v)));
+        }
+        (versions.into_iter().collect(), next)
     }
 
     /// Lists a page for whoever compares.
@@ -102,23 +111,22 @@ impl Pg {
 
     /// Compares a page of another copy with ours: of the authoritative copy, or of one we bring up to date.
     pub(super) fn handle_scanned(&mut self, cx: &mut Cx<'_>, from: OsdId, begin: HObject, end: HObject, theirs: Vec<(HObject, EVersion)>) {
+        if begin >= end {
+            return;
+        }
         let (ours, reached) = self.page(cx, &begin, &end, usize::MAX);
         if reached < end {
             return;
         }
-        let differ = differences(ours, theirs);
-        let Stage::Peering(p) = &mut self.stage else { return };
-        if let Step::RecoverSelf(r) = &mut p.step {
-            if let Some(scan) = r.scan.as_mut().filter(|s| s.expects(&begin)) {
-                scan.took(end);
-                r.todo.extend(differ);
+        if let Some(Step::MergeSelf(m)) = self.step_mut() {
+            if let Some(scan) = m.scan.as_mut().filter(|s| s.expects(&begin)) {
+                scan.took(end, differences(theirs, ours));
             }
             return self.drive_self(cx);
         }
-        if let Some(Target::Recovering(r)) = self.target(from) {
-            if let Some(scan) = r.scan.as_mut().filter(|s| s.expects(&begin)) {
-                scan.took(end);
-                r.todo.extend(differ);
+        if let Some(Target::Scanning(scan)) = self.target(from) {
+            if scan.expects(&begin) {
+                scan.took(end, differences(ours, theirs));
             }
             self.drive_peer(cx, from);
         }
@@ -131,15 +139,14 @@ mod tests {
     use types::Epoch;
 
     #[test]
-    fn what_is_absent_old_or_extra_differs() {
+    fn what_is_absent_or_old_is_to_become_as_wanted_and_what_is_too_many_to_go() {
         let obj = |name: &str| HObject { name: name.into(), ..HObject::min() };
-        let at = |name: &str, version| (obj(name), EVersion { epoch: Epoch(1), version });
-        let ours = vec![at("same", 1), at("changed", 5), at("new", 2)];
-        let theirs = vec![at("same", 1), at("changed", 4), at("deleted", 3)];
-        let mut found = differences(ours, theirs);
-        found.sort();
-        let mut expected = vec![obj("changed"), obj("deleted"), obj("new")];
-        expected.sort();
-        assert_eq!(found, expected);
+        let ev = |version| EVersion { epoch: Epoch(1), version };
+        let at = |name: &str, version| (obj(name), ev(version));
+        let wanted = vec![at("same", 1), at("changed", 5), at("new", 2)];
+        let held = vec![at("same", 1), at("changed", 4), at("deleted", 3)];
+        let found: BTreeMap<HObject, EVersion> = differences(wanted, held).into_iter().collect();
+        let expected = [at("changed", 5), at("new", 2), (obj("deleted"), EVersion::default())];
+        assert_eq!(found, expected.into_iter().collect());
     }
 }

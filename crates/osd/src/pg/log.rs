@@ -10,7 +10,7 @@
 use super::dups::{Dups, Remembered};
 use bytes::Bytes;
 use denc::{BString, Decode, Encode};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use types::msg::internal_osd::PgTotals;
 use types::pg::{LogOp, PgLogDup, PgLogEntry};
@@ -97,6 +97,11 @@ impl PgLog {
         })
     }
 
+    /// The write that made an object what it is, if the log reaches back to it.
+    pub fn version_of(&self, obj: &HObject) -> Option<EVersion> {
+        self.entries.iter().rev().find(|e| e.op != LogOp::Error && e.object == *obj).map(|e| e.version)
+    }
+
     /// Number of the oldest write whose request is known.
     pub fn remembers_from(&self) -> u64 {
         self.dups.first().unwrap_or(self.tail.version + 1)
@@ -164,14 +169,14 @@ impl PgLog {
     }
 }
 
-/// What has to happen to objects for a copy to follow new entries: the last entry of each object decides.
-pub(crate) fn latest_by_object(entries: &[PgLogEntry]) -> BTreeMap<&HObject, &PgLogEntry> {
-    entries.iter().filter(|e| e.op != LogOp::Error).map(|e| (&e.object, e)).collect()
-}
-
-/// Objects that entries speak of.
-pub(crate) fn objects_of(entries: &[PgLogEntry]) -> BTreeSet<HObject> {
-    entries.iter().filter(|e| e.op != LogOp::Error).map(|e| e.object.clone()).collect()
+/// What objects become, absent or at a version, when a copy drops `divergent` entries (newest first) and follows new ones.
+pub(crate) fn consequences(divergent: &[PgLogEntry], entries: &[PgLogEntry]) -> BTreeMap<HObject, Option<EVersion>> {
+    let effective = |e: &&PgLogEntry| e.op != LogOp::Error;
+    let before = |e: &PgLogEntry| (e.prior_version != EVersion::default()).then_some(e.prior_version);
+    let after = |e: &PgLogEntry| (e.op != LogOp::Delete).then_some(e.version);
+    let back = divergent.iter().filter(effective).map(|e| (e.object.clone(), before(e)));
+    let forth = entries.iter().filter(effective).map(|e| (e.object.clone(), after(e)));
+    back.chain(forth).collect()
 }
 
 #[cfg(test)]
@@ -269,6 +274,35 @@ mod tests {
         assert!(log.find(&entry(1, 3).reqid).is_none());
         log.push(entry(2, 2));
         assert_eq!(log.head(), ev(2, 2));
+    }
+
+    #[test]
+    fn the_last_word_on_an_object_counts_and_before_a_dropped_entry_the_state_it_found() {
+        let obj = |name: &str| HObject { name: name.into(), ..HObject::min() };
+        let of = |name: &str, epoch, version, prior: EVersion, op| PgLogEntry {
+            op,
+            object: obj(name),
+            prior_version: prior,
+            ..entry(epoch, version)
+        };
+        let (zero, modify, delete) = (EVersion::default(), LogOp::Modify, LogOp::Delete);
+        let divergent = [
+            of("twice", 1, 9, ev(1, 8), modify),
+            of("twice", 1, 8, ev(1, 3), modify),
+            of("made", 1, 7, zero, modify),
+            of("gone", 1, 6, ev(1, 2), delete),
+            of("again", 1, 5, ev(1, 1), modify),
+        ];
+        let entries = [of("again", 2, 5, ev(1, 1), modify), of("new", 2, 6, zero, modify), of("new", 2, 7, ev(2, 6), delete)];
+        let found = consequences(&divergent, &entries);
+        let expected = [
+            ("twice", Some(ev(1, 3))),
+            ("made", None),
+            ("gone", Some(ev(1, 2))),
+            ("again", Some(ev(2, 5))),
+            ("new", None),
+        ];
+        assert_eq!(found, expected.into_iter().map(|(name, v)| (obj(name), v)).collect());
     }
 
     #[test]

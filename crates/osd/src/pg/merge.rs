@@ -1,15 +1,15 @@
 //! Taking over another copy's log: what diverged is void, what is new is missing until it is pushed.
 //!
-//! Holds: log and missing rows change in one transaction, so that a copy never claims an object it does not have.
+//! Holds: log and missing rows change in one transaction, so that a copy never claims an object it does not have. What is
+//! not missing is stored in the version that the log says.
 
-use super::log::{LogRow, latest_by_object, objects_of, row_key};
+use super::log::{LogRow, consequences, row_key};
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable};
 use crate::object::{INFO_ATTR, ObjectInfo};
-use std::collections::BTreeSet;
 use store::{Transaction, TxcId};
 use types::msg::internal_osd::{PgBody, PgTotals, Round};
-use types::pg::{LogOp, PgLogDup, PgLogEntry};
+use types::pg::{PgLogDup, PgLogEntry};
 use types::{EVersion, HObject, OsdId};
 
 /// The authoritative log, or the part of it that a copy needs.
@@ -26,6 +26,8 @@ pub(super) struct Merge {
     pub complete: bool,
     /// Requests from before those this copy remembers.
     pub dups: Vec<PgLogDup>,
+    /// What it found: objects to be missing, in which versions; those without one are too many here.
+    pub differ: Vec<(HObject, EVersion)>,
 }
 
 impl Pg {
@@ -35,7 +37,7 @@ impl Pg {
             return;
         }
         let txc = self.merge(cx, merge);
-        let missing: Vec<HObject> = self.missing.iter().cloned().collect();
+        let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
         cx.send_pg(from, self.id, round, PgBody::Merged { missing }, Durable::After(txc));
     }
 
@@ -51,6 +53,10 @@ impl Pg {
             self.complete = true;
             self.reset_log(&mut txn, merge.tail);
             self.append(&mut txn, merge.entries, merge.totals);
+            for (obj, version) in merge.differ {
+                let version = Some(version).filter(|v| *v != EVersion::default());
+                self.follow(cx, &mut txn, obj, version);
+            }
         } else {
             self.merge_entries(cx, &mut txn, merge.base, merge.entries, merge.totals);
         }
@@ -67,23 +73,27 @@ impl Pg {
         let known = entries.iter().rposition(|e| self.log.contains(e.version)).map_or(0, |at| at + 1);
         let base = entries.drain(..known).next_back().map_or(base, |e| e.version);
         let divergent = self.log.rewind(base);
-        let mut suspect: BTreeSet<HObject> = objects_of(&divergent);
         if let (Some(newest), Some(oldest)) = (divergent.first(), divergent.last()) {
             txn.coll_rm_range(row_key(oldest.version.version), row_key(newest.version.version + 1));
         }
-        for (obj, entry) in latest_by_object(&entries) {
-            if entry.op == LogOp::Delete {
-                txn.remove(obj);
-                suspect.remove(obj);
-                if self.missing.remove(obj) {
-                    txn.coll_rm(super::meta::missing_key(obj));
-                }
-            } else if self.version_of(cx, obj) != Some(entry.version) {
-                suspect.insert(obj.clone());
-            }
+        for (obj, version) in consequences(&divergent, &entries) {
+            self.follow(cx, txn, obj, version);
         }
-        suspect.into_iter().for_each(|obj| self.add_missing(txn, obj));
         self.append(txn, entries, totals);
+    }
+
+    /// An object is to be absent, or what `version` made of it: it is missing if it is not that already. What is marked
+    /// missing in the very version that is stored cannot be read, and stays so.
+    fn follow(&mut self, cx: &mut Cx<'_>, txn: &mut Transaction, obj: HObject, version: Option<EVersion>) {
+        match version {
+            None => {
+                txn.remove(&obj);
+                self.drop_missing(txn, &obj);
+            }
+            Some(v) if self.missing.get(&obj) == Some(&v) => {}
+            Some(v) if self.version_of(cx, &obj) == Some(v) => self.drop_missing(txn, &obj),
+            Some(v) => self.add_missing(txn, obj, v),
+        }
     }
 
     fn append(&mut self, txn: &mut Transaction, entries: Vec<PgLogEntry>, totals: PgTotals) {

@@ -10,7 +10,7 @@ use crate::ops::split_bits;
 use bytes::Bytes;
 use denc::{BString, Decode, Encode};
 use std::ops::Bound;
-use store::Transaction;
+use store::{Transaction, TxcId};
 use types::msg::internal_osd::{PeerHistory, PgTotals};
 use types::pg::PgLogDup;
 use types::{EVersion, Epoch, Errno, HObject, OsdId, PgId, ShardPgId};
@@ -44,7 +44,7 @@ struct Meta {
 }
 
 /// The key of an object's row among the missing.
-pub(super) fn missing_key(obj: &HObject) -> BString {
+fn missing_key(obj: &HObject) -> BString {
     [&[MISSING_ROW][..], &denc::to_bytes(obj, 0)].concat().into()
 }
 
@@ -83,11 +83,11 @@ impl Pg {
         txn.coll_set(META_ROW, denc::to_bytes(&meta, 0));
     }
 
-    /// Stores the row `i`; nobody waits for it.
-    pub(super) fn store_meta(&mut self, cx: &mut Cx<'_>) {
+    /// Stores the row `i`. When that is durable, everything that was done to the PG before is.
+    pub(super) fn store_meta(&mut self, cx: &mut Cx<'_>) -> TxcId {
         let mut txn = self.transaction();
         self.put_meta(&mut txn);
-        cx.submit(txn);
+        cx.submit(txn)
     }
 
     /// Reads a PG's rows. `None`: the collection was created but never described, and holds nothing.
@@ -132,9 +132,15 @@ impl Pg {
     }
 
     fn load_missing(&mut self, disk: &mut dyn Disk) -> Result<(), Errno> {
-        each_row(disk, self.coll, MISSING_ROW, |key, _| {
-            let obj = key.get(1..).and_then(|raw| denc::from_slice(raw).ok()).ok_or(Errno::EIO)?;
-            self.missing.insert(obj);
+        each_row(disk, self.coll, MISSING_ROW, |key, value| {
+            let obj: HObject = key.get(1..).and_then(|raw| denc::from_slice(raw).ok()).ok_or(Errno::EIO)?;
+            let version = match value.is_empty() {
+                // Rows once carried no version: the log knows it, or everything is to be compared.
+                true => self.log.version_of(&obj).unwrap_or_default(),
+                false => denc::from_bytes(&value).map_err(|_| Errno::EIO)?,
+            };
+            self.complete &= version != EVersion::default();
+            self.missing.insert(obj, version);
             Ok(())
         })
     }
@@ -192,10 +198,17 @@ impl Pg {
         txn.coll_rm_range(vec![dups::ROW], vec![dups::ROW + 1]);
     }
 
-    /// Marks an object as missing, for good until it is recovered.
-    pub(super) fn add_missing(&mut self, txn: &mut Transaction, obj: HObject) {
-        txn.coll_set(missing_key(&obj), Bytes::new());
-        self.missing.insert(obj);
+    /// Marks an object as missing, for good until it is recovered; `version` is the write it should be at.
+    pub(super) fn add_missing(&mut self, txn: &mut Transaction, obj: HObject, version: EVersion) {
+        txn.coll_set(missing_key(&obj), denc::to_bytes(&version, 0));
+        self.missing.insert(obj, version);
+    }
+
+    /// An object is whole, or gone.
+    pub(super) fn drop_missing(&mut self, txn: &mut Transaction, obj: &HObject) {
+        if self.missing.remove(obj).is_some() {
+            txn.coll_rm(missing_key(obj));
+        }
     }
 }
 

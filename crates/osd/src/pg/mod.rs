@@ -1,9 +1,9 @@
 //! A placement group on one OSD: its copy, its log, its part in the acting set.
 //!
 //! Room: osd core.   Owns: `Pg`.   Hears: clients' operations, replicas, peers, maps, the disk.
-//! Holds: a write is acknowledged when every acting copy has it on stable storage; the PG serves only after every
-//! acting copy equals the authoritative one; what an interval left unfinished is dropped at its end, and clients send
-//! it again.
+//! Holds: a write is acknowledged when every acting copy has it on stable storage; the PG serves only after every acting
+//! copy has the authoritative log and knows which objects it lacks; what an interval left unfinished is dropped at its
+//! end, and clients send it again.
 //! Upstream: doc/dev/osd_internals/, src/osd/PG.cc, PeeringState.cc, PrimaryLogPG.cc.
 
 mod activate;
@@ -12,6 +12,7 @@ mod backoff;
 mod copy;
 mod dups;
 mod full;
+mod getmissing;
 mod interval;
 mod log;
 mod merge;
@@ -26,7 +27,6 @@ mod remove;
 mod repop;
 mod reset;
 mod stats;
-mod unreadable;
 mod watch;
 
 pub(crate) use backoff::Backoffs;
@@ -40,6 +40,7 @@ use copy::Copies;
 use log::PgLog;
 use peering::Peering;
 use queue::Queue;
+use recovery::Recovery;
 use repop::RepOps;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::ReadId;
@@ -75,8 +76,8 @@ pub(crate) struct Pg {
     /// False while a backfill has not ended.
     pub complete: bool,
     pub log: PgLog,
-    /// Objects known to be absent or old in this copy.
-    pub missing: BTreeSet<HObject>,
+    /// Objects known to be absent or old in this copy, with the write they should be at.
+    pub missing: BTreeMap<HObject, EVersion>,
     pub totals: PgTotals,
     pub last_user_version: u64,
     /// Every acting copy has this on stable storage.
@@ -96,8 +97,7 @@ pub(crate) struct Pg {
     watches: Watches,
     copies: Copies,
     pushes: push::Pushes,
-    /// Objects that other copies hold and could not read, in this interval.
-    unreadable: BTreeMap<OsdId, BTreeSet<HObject>>,
+    recovery: Recovery,
     /// Strays whose copies are to be removed when the PG is clean.
     strays: BTreeSet<OsdId>,
 }
@@ -120,7 +120,7 @@ impl Pg {
             history,
             complete: true,
             log: PgLog::default(),
-            missing: BTreeSet::new(),
+            missing: BTreeMap::new(),
             totals: PgTotals::default(),
             last_user_version: 0,
             committed_to: EVersion::default(),
@@ -136,7 +136,7 @@ impl Pg {
             watches: Watches::default(),
             copies: Copies::default(),
             pushes: push::Pushes::default(),
-            unreadable: BTreeMap::new(),
+            recovery: Recovery::default(),
             strays: BTreeSet::new(),
         }
     }
@@ -166,7 +166,10 @@ impl Pg {
         }
         match &self.stage {
             Stage::Peering(_) => self.peering_map(cx, old),
-            Stage::Active => self.watch_map(cx),
+            Stage::Active => {
+                self.recovery_map(cx, old);
+                self.watch_map(cx);
+            }
             _ => {}
         }
         self.ask_copies_again(cx);
@@ -191,12 +194,22 @@ impl Pg {
     }
 
     /// A stray offers what it has; it may be the only one who has it.
-    fn offer_stray(&self, cx: &mut Cx<'_>) {
-        let m = &self.walk.mapping;
-        if !m.acting.contains(&cx.sh.whoami) && m.primary.0 >= 0 {
-            let round = Round { number: 0, ..self.round() };
-            cx.send_pg(m.primary, self.id, round, PgBody::Info(self.info()), Durable::Now);
+    fn offer_stray(&mut self, cx: &mut Cx<'_>) {
+        let (offers, primary) = (!self.walk.mapping.acting.contains(&cx.sh.whoami), self.walk.mapping.primary);
+        if offers && primary.0 >= 0 {
+            self.send_info(cx, primary, Round { number: 0, ..self.round() });
         }
+    }
+
+    /// Describes our copy when that is durable: others will take over a log that we are the only one to have, and look
+    /// for its objects here.
+    fn send_info(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round) {
+        let info = PgBody::Info(self.info());
+        let not_before = match self.stage {
+            Stage::Removing => Durable::Now,
+            _ => Durable::After(self.store_meta(cx)),
+        };
+        cx.send_pg(to, self.id, round, info, not_before);
     }
 
     /// A message from another OSD about this PG, sent in our interval (or from outside of it, when it is a question).
@@ -204,22 +217,20 @@ impl Pg {
         let (from, round) = (m.osd, m.round);
         let late = self.is_primary(cx.sh.whoami) && round != self.round();
         match m.body {
-            PgBody::Query => {
-                let info = PgBody::Info(self.info());
-                return cx.send_pg(from, self.id, round, info, Durable::Now);
+            PgBody::Query => return self.send_info(cx, from, round),
+            PgBody::Pull { object, .. } if matches!(self.stage, Stage::Removing) => {
+                return cx.send_pg(from, self.id, round, PgBody::PullFailed { object }, Durable::Now);
             }
             _ if round.interval != self.walk.since || matches!(self.stage, Stage::Removing) => return,
             PgBody::Info(info) => self.handle_info(cx, from, late, info),
             _ if late => return,
             PgBody::Remove if !self.walk.mapping.involves(cx.sh.whoami) => return self.start_removal(cx),
             PgBody::GetLog { since } => self.send_log(cx, from, round, since),
-            PgBody::Pull { object } => {
-                self.start_push(cx, from, round, object);
-            }
+            PgBody::Pull { object, version } => self.handle_pull(cx, from, round, object, version),
             PgBody::Scan { begin, limit } => self.send_scan(cx, from, round, begin, limit),
-            PgBody::Log { info, base, entries, dups } => self.handle_log(cx, from, recovery::AuthLog { info, base, entries, dups }),
-            PgBody::Merge { reset, base, tail, entries, totals, last_user_version, complete, dups } => {
-                let merge = merge::Merge { reset, base, tail, entries, totals, last_user_version, complete, dups };
+            PgBody::Log { info, base, entries, dups } => self.handle_log(cx, from, getmissing::AuthLog { info, base, entries, dups }),
+            PgBody::Merge { reset, base, tail, entries, totals, last_user_version, complete, dups, differ } => {
+                let merge = merge::Merge { reset, base, tail, entries, totals, last_user_version, complete, dups, differ };
                 self.handle_merge(cx, from, round, merge)
             }
             PgBody::Merged { missing } => self.handle_merged(cx, from, missing),
@@ -228,7 +239,7 @@ impl Pg {
             PgBody::Pushed { object, push } => self.handle_pushed(cx, from, &object, push),
             PgBody::Activate { history } => self.handle_activate(cx, from, round, history),
             PgBody::Activated => self.handle_activated(cx, from),
-            PgBody::Started { history } => self.handle_started(cx, history),
+            PgBody::Started { history, recovered } => self.handle_started(cx, history, recovered),
             PgBody::PullFailed { object } => self.handle_pull_failed(cx, from, object),
             PgBody::Remove => {}
         }
@@ -264,7 +275,7 @@ impl Pg {
 
     /// A session with a monitor is open: what the last one may have swallowed is said again.
     pub fn handle_mon_session(&mut self, cx: &mut Cx<'_>) {
-        if matches!(&self.stage, Stage::Peering(p) if matches!(p.step, peering::Step::WaitUpThru | peering::Step::RecoverPeers(_))) {
+        if matches!(&self.stage, Stage::Peering(p) if matches!(p.step, peering::Step::WaitUpThru | peering::Step::MergePeers(_))) {
             self.ask_up_thru(cx);
         }
     }
@@ -329,7 +340,8 @@ impl Pg {
         let running = std::mem::take(&mut self.running).into_values().map(|r| r.op);
         let queued = std::mem::take(&mut self.queue).into_ops();
         let repops = std::mem::take(&mut self.repops).into_ops();
-        let mut ops: VecDeque<ClientOp> = repops.chain(running).chain(queued).chain(std::mem::take(&mut self.waiting)).collect();
+        let listings = self.drop_recovery(cx);
+        let mut ops: VecDeque<ClientOp> = repops.chain(running).chain(queued).chain(listings).chain(std::mem::take(&mut self.waiting)).collect();
         let primary = self.is_primary(cx.sh.whoami);
         let stays = |op: &ClientOp| primary && op.msg.epoch >= self.walk.primary_since;
         let gone = ops.iter().filter(|op| !stays(op)).map(|op| op.source);
@@ -342,7 +354,6 @@ impl Pg {
         }
         self.copies = Copies::default();
         self.pushes = push::Pushes::default();
-        self.unreadable.clear();
         self.strays.clear();
         self.committed_to = EVersion::default();
     }

@@ -134,6 +134,9 @@ impl Pg {
     }
 
     fn run(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
+        if self.must_recover(&op.object, op.access) {
+            return self.wait_for_recovery(cx, op);
+        }
         if op.access.writes && !is_watch(&op) && self.answer_duplicate(cx, &op) {
             return self.queue.leave(&op.object, op.access);
         }
@@ -374,10 +377,14 @@ impl Pg {
         cx.send(to, reply.tid, reply.msg, Durable::Now);
     }
 
-    fn run_listing(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
+    pub(super) fn run_listing(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
+        if !self.missing.is_empty() && ops::is_filtered(&op.msg.ops) {
+            // What the filter looks at may be in what we lack.
+            return self.recovery.listings.push(op);
+        }
         let (mut results, mut result) = (Vec::new(), 0);
         for o in &op.msg.ops {
-            let (rval, out) = match ops::list_page(cx.disk, self.coll, self.walk.mapping.pg_num, &op.msg, o) {
+            let (rval, out) = match ops::list_page(cx.disk, self.coll, &self.missing, self.walk.mapping.pg_num, &op.msg, o) {
                 Ok(page) => page,
                 Err(e) => (e.wire(), Bytes::new()),
             };
@@ -395,8 +402,13 @@ impl Pg {
     pub fn ops_in_flight(&self) -> impl Iterator<Item = (&ClientOp, &'static str)> {
         let waiting = self.waiting.iter().map(|op| (op, "waiting for peered"));
         let queued = self.queue.waiting().map(|op| (op, "waiting for rw locks"));
-        let running = self.running.values().map(|r| (&r.op, "started"));
-        waiting.chain(queued).chain(running)
+        let running = self.running.values().map(|r| match self.recovery.is_waited_for_by(&r.op) {
+            true if self.missing.contains_key(&r.op.object) => (&r.op, "waiting for missing object"),
+            true => (&r.op, "waiting for degraded object"),
+            false => (&r.op, "started"),
+        });
+        let listings = self.recovery.listings.iter().map(|op| (op, "waiting for missing object"));
+        waiting.chain(queued).chain(running).chain(listings)
     }
 }
 

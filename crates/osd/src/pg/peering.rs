@@ -1,14 +1,13 @@
-//! Peering: the primary learns what every copy holds, takes over the authoritative log, and makes all acting copies
-//! equal before it serves.
+//! Peering: the primary learns what every copy holds, and every acting copy takes over the authoritative log; what
+//! objects they lack then is known, and is brought to them when the PG serves.
 //!
 //! Room: osd core.   Owns: `Peering`, one per interval on the primary.   Hears: infos, logs, maps.
 //! Holds: every interval in which the PG may have been written has a survivor among those asked; the authoritative copy
-//! is one that went active in the newest of them; the PG stays blocked until all acting copies equal it.
-//! Why blocking: correct first. Serving while recovering needs missing sets per peer in the write path.
+//! is one that went active in the newest of them, for whatever was acknowledged is in its log.
 //! Upstream: doc/dev/peering.rst; PeeringState (GetInfo, GetLog, GetMissing, WaitUpThru, Activate).
 
+use super::getmissing::{MergeSelf, Target};
 use super::interval::Interval;
-use super::recovery::{Recovery, Target};
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, Peer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,10 +27,10 @@ pub(crate) enum Step {
     Incomplete,
     /// The authoritative log, from its holder.
     GetLog,
-    /// Our own copy becomes equal to the authoritative one.
-    RecoverSelf(Recovery),
-    /// Every other acting copy does.
-    RecoverPeers(BTreeMap<OsdId, Target>),
+    /// Our own copy takes it over.
+    MergeSelf(MergeSelf),
+    /// Every other acting copy does, and says what it lacks.
+    MergePeers(BTreeMap<OsdId, Target>),
     /// Too few copies to serve.
     Peered,
     /// The map has to say that we were alive in this interval, so that nobody later overlooks it.
@@ -68,10 +67,23 @@ impl Peering {
 }
 
 impl Pg {
+    pub(super) fn peering(&self) -> Option<&Peering> {
+        if let Stage::Peering(p) = &self.stage { Some(p) } else { None }
+    }
+
+    pub(super) fn peering_mut(&mut self) -> Option<&mut Peering> {
+        if let Stage::Peering(p) = &mut self.stage { Some(p) } else { None }
+    }
+
+    pub(super) fn step_mut(&mut self) -> Option<&mut Step> {
+        self.peering_mut().map(|p| &mut p.step)
+    }
+
     pub(super) fn start_peering(&mut self, cx: &mut Cx<'_>) {
         let asked = self.probe_set(cx);
         let me = cx.sh.whoami;
         self.round += 1;
+        self.recovery.restart();
         for osd in &asked {
             cx.send_pg(*osd, self.id, self.round(), PgBody::Query, Durable::Now);
         }
@@ -84,7 +96,8 @@ impl Pg {
     /// Everybody who may know something: up, acting, and whoever held the PG when it may have been written.
     fn probe_set(&self, cx: &Cx<'_>) -> BTreeSet<OsdId> {
         let m = &self.walk.mapping;
-        let past = self.rw_intervals(self.history.last_epoch_started).flat_map(|i| i.acting.iter());
+        // Further back than logs are needed: objects may be there that no newer copy has got.
+        let past = self.walk.past.iter().filter(|i| i.maybe_rw).flat_map(|i| i.acting.iter());
         let all = m.up.iter().chain(&m.acting).chain(past).copied();
         all.filter(|o| *o != cx.sh.whoami && cx.sh.map.is_up(*o)).collect()
     }
@@ -100,7 +113,7 @@ impl Pg {
         let Stage::Peering(p) = &self.stage else { return };
         let gone = p.asked.iter().any(|o| !cx.sh.map.is_up(*o) || up_from(old, *o) != up_from(&cx.sh.map, *o));
         let lost = p.asked.iter().any(|o| lost_at(old, *o) != lost_at(&cx.sh.map, *o));
-        let unsettled = matches!(p.step, Step::GetInfo { .. } | Step::Down { .. } | Step::Incomplete | Step::GetLog | Step::RecoverSelf(_));
+        let unsettled = matches!(p.step, Step::GetInfo { .. } | Step::Down { .. } | Step::Incomplete | Step::GetLog | Step::MergeSelf(_));
         let stuck = p.is_stuck() && !matches!(p.step, Step::Peered);
         if (unsettled && (gone || probe != p.asked)) || stuck && (lost || any_lost_changed(old, &cx.sh.map)) {
             self.pushes = Default::default();
@@ -112,14 +125,16 @@ impl Pg {
     }
 
     /// A copy's description: an answer to our question, or a stray's offer, or an answer that came too late.
-    pub(super) fn handle_info(&mut self, cx: &mut Cx<'_>, from: OsdId, late: bool, mut info: PeerInfo) {
-        info.missing += self.unreadable.get(&from).map_or(0, BTreeSet::len) as u64;
+    pub(super) fn handle_info(&mut self, cx: &mut Cx<'_>, from: OsdId, late: bool, info: PeerInfo) {
         let is_stray = info.exists && !self.walk.mapping.involves(from);
         if is_stray && self.is_primary(cx.sh.whoami) {
             self.strays.insert(from);
             if matches!(self.stage, Stage::Active) && self.is_clean() {
                 return self.remove_strays(cx);
             }
+        }
+        if info.exists && from != cx.sh.whoami && !self.walk.mapping.acting.contains(&from) {
+            self.handle_holder(cx, from);
         }
         let Stage::Peering(p) = &mut self.stage else { return };
         let Step::GetInfo { waiting_for } = &mut p.step else { return };
@@ -178,7 +193,7 @@ impl Pg {
 
     pub(super) fn get_log(&mut self, cx: &mut Cx<'_>, auth: OsdId) {
         if auth == cx.sh.whoami {
-            return self.recover_self(cx);
+            return self.keep_log(cx);
         }
         let Stage::Peering(p) = &mut self.stage else { return };
         p.step = Step::GetLog;
@@ -225,8 +240,10 @@ fn any_lost_changed(old: &OsdMap, new: &OsdMap) -> bool {
     new.osds().any(|o| lost_at(old, o) != lost_at(new, o))
 }
 
-/// The copy all others are to equal: among whole copies that went active in the newest interval any did, one that misses
-/// nothing, with the newest write, then with the longest log; ourselves if equal. `None` if there is none.
+/// The copy whose log all others take over: among complete copies that went active in the newest interval any did, one
+/// that misses nothing if there is one, with the newest write, then with the longest log; ourselves if equal. All of them
+/// have every acknowledged write in their logs. A newer write that only copies with gaps have was acknowledged to nobody,
+/// and its object may be among the gaps. `None` if there is no such copy.
 pub(super) fn choose_auth(infos: &BTreeMap<OsdId, PeerInfo>, me: OsdId, history_started: Epoch) -> Option<OsdId> {
     let held = || infos.iter().filter(|(_, i)| i.exists);
     let started = held().filter(|(_, i)| i.complete).map(|(_, i)| i.last_epoch_started).max()?;
@@ -235,8 +252,8 @@ pub(super) fn choose_auth(infos: &BTreeMap<OsdId, PeerInfo>, me: OsdId, history_
         return None;
     }
     held()
-        .filter(|(_, i)| i.complete && i.missing == 0 && i.last_epoch_started >= started)
-        .max_by_key(|(osd, i)| (i.last_update, std::cmp::Reverse(i.log_tail), **osd == me, std::cmp::Reverse(**osd)))
+        .filter(|(_, i)| i.complete && i.last_epoch_started >= started)
+        .max_by_key(|(osd, i)| (i.missing == 0, i.last_update, std::cmp::Reverse(i.log_tail), **osd == me, std::cmp::Reverse(**osd)))
         .map(|(osd, _)| *osd)
 }
 
@@ -275,7 +292,9 @@ mod tests {
     fn a_copy_with_missing_objects_gives_way_to_one_without() {
         let behind = PeerInfo { missing: 1, ..info(3, 10) };
         assert_eq!(choose(&[(0, behind.clone()), (1, info(3, 9))], 3), Some(1));
-        assert_eq!(choose(&[(0, behind)], 3), None);
+        let newer = PeerInfo { missing: 2, ..info(3, 11) };
+        assert_eq!(choose(&[(0, behind.clone()), (1, newer)], 3), Some(1), "there is no whole one");
+        assert_eq!(choose(&[(0, behind), (1, info(2, 10))], 3), Some(0), "what is whole and old is no choice");
     }
 
     #[test]

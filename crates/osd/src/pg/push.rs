@@ -1,11 +1,10 @@
 //! Copying one object to another OSD, in parts, and taking one in.
 //!
-//! Holds: an object under way is marked missing on its receiver until the last part is on stable storage; so parts may
-//! be written in place. A part counts only behind the one before it, of the same push: when a session is lost, parts in
-//! the middle are.
+//! Holds: an object under way is missing on its receiver until the last part is on stable storage; so parts may be written
+//! in place, and what is whole is never overwritten. Only the version that is missing is taken in. A part counts only
+//! behind the one before it, of the same push: when a session is lost, parts in the middle are.
+//! Upstream: PrimaryLogPG::on_failed_pull, PGBackend::on_local_recover_fail.
 
-use super::meta::missing_key;
-use super::peering::Step;
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, PgStep, ReadFor, ReadResult, ReadRoute, TxcRoute};
 use crate::object::{INFO_ATTR, ObjectInfo};
@@ -15,7 +14,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use store::{ReadFlags, ReadId, Transaction};
 use types::msg::internal_osd::{PgBody, PushPart, Round};
-use types::{Errno, HObject, OsdId};
+use types::{EVersion, Errno, HObject, OsdId};
 
 /// Bytes of data in a part.
 const PART_BYTES: u64 = 1 << 20;
@@ -47,34 +46,47 @@ struct PushState {
 }
 
 impl Pg {
-    /// Sends an object as it is here; its absence, if it is absent. Returns the push's number.
-    pub(super) fn start_push(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject) -> u64 {
-        cx.sh.next_push += 1;
-        let push = cx.sh.next_push;
-        self.begin_push(cx, to, round, push, object);
-        push
+    /// Another OSD wants an object of us.
+    pub(super) fn handle_pull(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, object: HObject, version: EVersion) {
+        let held = self.version_of(cx, &object);
+        if self.missing.contains_key(&object) || held != Some(version) {
+            return self.refuse_pull(cx, from, round, object, version);
+        }
+        if self.start_push(cx, from, round, object.clone()).is_err() {
+            self.refuse_pull(cx, from, round, object, version);
+        }
     }
 
-    fn begin_push(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, push: u64, object: HObject) {
-        let attrs = match cx.disk.getattrs(self.coll, &object) {
-            Ok(attrs) => attrs,
-            Err(Errno::ENOENT) => return self.push_absence(cx, to, round, push, object),
-            Err(e) => return self.push_failed(cx, to, round, object, e),
-        };
+    /// We cannot give an object. In the acting set we lack it ourselves from now on.
+    fn refuse_pull(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject, version: EVersion) {
+        if matches!(self.stage, Stage::Follower { active: true }) && !self.missing.contains_key(&object) {
+            let mut txn = self.transaction();
+            self.add_missing(&mut txn, object.clone(), version);
+            cx.submit(txn);
+        }
+        cx.send_pg(to, self.id, round, PgBody::PullFailed { object }, Durable::Now);
+    }
+
+    /// Sends an object as it is here. Returns the push's number.
+    pub(super) fn start_push(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject) -> Result<u64, Errno> {
+        cx.sh.next_push += 1;
+        let push = cx.sh.next_push;
+        let attrs = cx.disk.getattrs(self.coll, &object).inspect_err(|e| {
+            tracing::error!(pg = %self.id, %to, object = ?object, "cannot be read to be pushed: {e}");
+        })?;
         let info = attrs.get(&BString::from(INFO_ATTR)).and_then(|raw| denc::from_bytes::<ObjectInfo>(raw).ok());
-        let Some(info) = info else {
-            return self.push_failed(cx, to, round, object, Errno::EIO);
-        };
+        let info = info.ok_or(Errno::EIO)?;
         cx.sh.perf.recovery_op(info.size);
         let attrs = attrs.into_iter().collect();
         let state = PushState { round, push, seq: 0, info, attrs, off: 0, reading: None, after: None };
         self.pushes.out.insert((to, object.clone()), state);
         self.next_part(cx, to, object);
+        Ok(push)
     }
 
-    fn push_absence(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, push: u64, object: HObject) {
-        let part = PushPart { object, exists: false, first: true, last: true, push, ..PushPart::default() };
-        cx.send_pg(to, self.id, round, PgBody::Push(part), Durable::Now);
+    /// Gives up sending an object.
+    pub(super) fn drop_pushes(&mut self, object: &HObject) {
+        self.pushes.out.retain(|(_, o), _| o != object);
     }
 
     /// Reads the next part's data, or goes on to the omap.
@@ -114,10 +126,10 @@ impl Pg {
         let Some(state) = self.pushes.out.get_mut(&(to, object.clone())) else { return };
         let round = state.round;
         let mut part = PushPart {
-            exists: true,
             first: state.seq == 0,
             push: state.push,
             seq: state.seq,
+            version: state.info.version,
             data_off,
             data,
             size: state.info.size,
@@ -142,18 +154,32 @@ impl Pg {
         }
     }
 
-    /// An object cannot be read here. Whoever pulls it is told; what we were to push ourselves we lack from now on.
+    /// An object turns out not to be readable here. Whoever pulls it is told; what we were to push ourselves we lack from
+    /// now on.
     fn push_failed(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject, e: Errno) {
         tracing::error!(pg = %self.id, %to, object = ?object, "cannot be read to be pushed: {e}");
-        self.pushes.out.remove(&(to, object.clone()));
-        match self.target(to) {
-            Some(_) => self.object_unreadable(cx, cx.sh.whoami, object),
-            None => cx.send_pg(to, self.id, round, PgBody::PullFailed { object }, Durable::Now),
+        let push = self.pushes.out.remove(&(to, object.clone()));
+        match self.stage {
+            Stage::Active => {
+                self.own_copy_unreadable(cx, object);
+                self.recover(cx);
+            }
+            _ => {
+                let version = push.map(|p| p.info.version).unwrap_or_default();
+                self.refuse_pull(cx, to, round, object, version)
+            }
         }
     }
 
     /// Takes in a part of an object we lack.
     pub(super) fn handle_push(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, part: PushPart) {
+        if let Stage::Follower { .. } = self.stage
+            && self.complete
+            && from == self.walk.mapping.primary
+            && !self.missing.contains_key(&part.object)
+        {
+            return self.confirm_push(cx, from, round, part);
+        }
         if !self.expects_part(from, &part) {
             return tracing::debug!(pg = %self.id, %from, object = ?part.object, seq = part.seq, "a part nobody waits for");
         }
@@ -164,23 +190,17 @@ impl Pg {
             false => self.pushes.incoming.insert(object.clone(), (from, push, part.seq + 1)),
         };
         let mut txn = self.transaction();
-        if self.complete && !self.missing.contains(&object) {
-            self.add_missing(&mut txn, object.clone());
-        }
         put_part(&mut txn, part);
         if last {
-            self.missing.remove(&object);
-            txn.coll_rm(missing_key(&object));
+            self.drop_missing(&mut txn, &object);
         }
         let txc = cx.submit(txn);
         if !last {
             return;
         }
         match &mut self.stage {
-            Stage::Peering(p) => {
-                if let Step::RecoverSelf(r) = &mut p.step {
-                    r.landed(&object);
-                }
+            Stage::Active => {
+                self.recovery.landed(&object);
                 let step = PgStep::SelfRecovered(object);
                 cx.sh.txcs.insert(txc, TxcRoute::Pg { pgid: self.id, round: self.round(), step });
             }
@@ -188,11 +208,21 @@ impl Pg {
         }
     }
 
-    /// True for a part of an object we asked for, or that the primary brings us before we serve, in its place.
+    /// The primary has not heard that we have an object: it is durable when what is submitted now is.
+    fn confirm_push(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, part: PushPart) {
+        if part.last {
+            let txc = self.store_meta(cx);
+            let body = PgBody::Pushed { object: part.object, push: part.push };
+            cx.send_pg(to, self.id, round, body, Durable::After(txc));
+        }
+    }
+
+    /// True for a part of an object we lack, in the version we lack, that we asked for or that the primary brings us; in
+    /// its place.
     fn expects_part(&self, from: OsdId, part: &PushPart) -> bool {
         let wanted = match &self.stage {
-            Stage::Peering(p) => matches!(&p.step, Step::RecoverSelf(r) if r.in_flight.contains_key(&part.object)),
-            Stage::Follower { active } => !active && from == self.walk.mapping.primary,
+            Stage::Active => self.recovery.expects(&part.object, from),
+            Stage::Follower { .. } => from == self.walk.mapping.primary && self.complete,
             _ => false,
         };
         let next = match self.pushes.incoming.get(&part.object) {
@@ -200,7 +230,7 @@ impl Pg {
             Some((whom, push, next)) if (*whom, *push) == (from, part.push) => *next,
             _ => return false,
         };
-        wanted && part.seq == next
+        wanted && part.seq == next && self.missing.get(&part.object) == Some(&part.version)
     }
 }
 
@@ -226,11 +256,6 @@ fn put_part(txn: &mut Transaction, part: PushPart) {
     let obj = &part.object;
     if part.first {
         txn.remove(obj);
-    }
-    if !part.exists {
-        return;
-    }
-    if part.first {
         txn.touch(obj);
     }
     if !part.data.is_empty() {

@@ -46,6 +46,7 @@ impl Pg {
                         "num_objects": self.totals.objects,
                         "num_bytes": self.totals.bytes,
                         "num_objects_missing_on_primary": self.missing.len(),
+                        "num_objects_unfound": self.recovery.unfound().len(),
                     },
                 },
                 "last_epoch_started": self.last_epoch_started.0,
@@ -84,6 +85,24 @@ impl Pg {
         }
     }
 
+    /// `ceph pg <pgid> list_unfound`.
+    pub fn list_unfound(&self) -> Value {
+        let one = |obj: &types::HObject| {
+            json!({
+                "oid": {"oid": obj.name.to_string(), "key": obj.key.to_string(), "snapid": -2, "hash": obj.hash,
+                    "max": 0, "pool": obj.pool.0, "namespace": obj.nspace.to_string()},
+                "need": self.missing.get(obj).map(ToString::to_string),
+                "have": "0'0", "flags": "none", "clean_regions": "clean_offsets: [], clean_omap: 0, new_object: 1",
+                "locations": [],
+            })
+        };
+        let unfound = self.recovery.unfound();
+        let objects: Vec<Value> = unfound.iter().map(one).collect();
+        json!({"num_missing": self.missing.len(), "num_unfound": unfound.len(), "objects": objects,
+            "state": if unfound.is_empty() { "NotRecovering" } else { "ActiveRecovery" }, "available_might_have_unfound": true,
+            "might_have_unfound": [], "more": false})
+    }
+
     /// Everything that matters on one line.
     pub fn line(&self) -> String {
         let m = &self.walk.mapping;
@@ -105,6 +124,7 @@ impl Pg {
     fn stage_detail(&self) -> String {
         match &self.stage {
             super::Stage::Peering(p) => format!("{:?}", p.step),
+            super::Stage::Active if !self.recovery.done => self.recovery.summary(),
             _ => String::new(),
         }
     }

@@ -1,334 +1,407 @@
-//! Making copies equal: the primary's own first, from the authoritative one, then everybody else's from the primary's.
+//! Recovery: with the PG active, what acting copies lack is brought to them, object by object.
 //!
-//! Holds: an object that is missing somewhere is copied whole; nothing is written meanwhile, so that a scan and a push
-//! see the same state.
+//! Room: osd core.   Owns: `Recovery`, one per interval on the primary.   Hears: pushes, their ends, refusals, strays.
+//! Holds: an object that some acting copy lacks is not written; one that ours lacks is not read. So a push carries the
+//! only version there is, and ops on other objects need not know of it. The primary pulls what it lacks and then pushes;
+//! whatever clients wait for goes first. An object that nobody who is up can give is unfound: counted, and looked for
+//! again with every copy that shows up.
+//! Why no reservations: objects on their way are counted per OSD (`osd_recovery_max_active`), so that PGs beyond that
+//! wait for their turn; what an OSD receives is bounded by what its few peers may send.
+//! Upstream: PrimaryLogPG::start_recovery_ops, MissingLoc; doc/dev/osd_internals/log_based_pg.rst.
 
-use super::backfill::Scan;
-use super::merge::Merge;
-use super::peering::Step;
-use super::{Pg, Stage};
-use crate::effects::{Cx, Durable, PgStep, TxcRoute};
-use std::collections::{BTreeMap, BTreeSet};
-use types::msg::internal_osd::{PeerInfo, PgBody};
-use types::pg::{PgLogDup, PgLogEntry};
+use super::{ClientOp, Pg, Stage};
+use crate::effects::{Cx, Durable};
+use crate::ops::Access;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use types::map::OsdMap;
+use types::msg::internal_osd::PgBody;
 use types::{EVersion, HObject, OsdId};
 
-/// Objects on their way at a time, per copy.
+/// Objects on their way at a time, per PG.
 const WINDOW: usize = 16;
+/// The same with those that clients wait for, whatever else the OSD is doing.
+const URGENT_WINDOW: usize = 64;
 
-/// What a copy still lacks.
+/// What acting copies lack, and what is being done about it.
 #[derive(Debug, Default)]
-pub(crate) struct Recovery {
-    /// Our own log is on its way to our disk: what we lack is known after that.
-    merging: bool,
-    pub todo: BTreeSet<HObject>,
-    /// With the number of the push that counts, where we push.
-    pub in_flight: BTreeMap<HObject, u64>,
-    /// Whole here, and not yet on our disk.
-    landing: BTreeSet<HObject>,
-    /// Going through everything, because logs do not meet.
-    pub scan: Option<Scan>,
-    /// The authoritative log that makes the copy whole when the scan has ended.
-    pub log: Option<AuthLog>,
+pub(super) struct Recovery {
+    /// Every acting copy has everything.
+    pub done: bool,
+    /// What each other acting copy lacks.
+    peers: BTreeMap<OsdId, BTreeMap<HObject, EVersion>>,
+    /// Copies whose gaps were found by a scan: operators know that as backfill.
+    scanned: BTreeSet<OsdId>,
+    /// OSDs outside the acting set with a copy, perhaps old, perhaps of what nobody else has.
+    holders: BTreeSet<OsdId>,
+    /// Who was asked for an object in vain.
+    refused: BTreeMap<HObject, BTreeSet<OsdId>>,
+    /// Objects to move.
+    todo: BTreeSet<HObject>,
+    /// Those of them that clients wait for, in the order in which they were asked for.
+    urgent: VecDeque<HObject>,
+    /// Objects that nobody can give.
+    unfound: BTreeSet<HObject>,
+    flights: BTreeMap<HObject, Flight>,
+    /// Operations that wait for an object, in order.
+    waiting: BTreeMap<HObject, Vec<u64>>,
+    /// Listings that look at what we may lack.
+    pub listings: Vec<ClientOp>,
+    /// There is more to do than the OSD may do now.
+    waits_for_room: bool,
 }
 
-/// The authoritative log as its holder sent it.
+/// An object on its way.
 #[derive(Debug)]
-pub(crate) struct AuthLog {
-    pub info: PeerInfo,
-    pub base: EVersion,
-    pub entries: Vec<PgLogEntry>,
-    pub dups: Vec<PgLogDup>,
+enum Flight {
+    /// To us.
+    Pull { from: OsdId },
+    /// Whole here, and not yet on our disk.
+    Landing,
+    /// To those who lack it, each with the number of the push that counts.
+    Push(BTreeMap<OsdId, u64>),
 }
 
 impl Recovery {
-    pub fn is_done(&self) -> bool {
-        !self.merging && self.todo.is_empty() && self.in_flight.is_empty() && self.landing.is_empty() && self.scan.as_ref().is_none_or(Scan::is_done)
+    /// A copy has taken over the log; this is what it lacks.
+    pub fn note_missing(&mut self, osd: OsdId, missing: Vec<(HObject, EVersion)>) {
+        self.peers.insert(osd, missing.into_iter().collect());
     }
 
-    /// The next objects to move.
-    pub fn next(&mut self) -> Vec<HObject> {
-        let n = WINDOW.saturating_sub(self.in_flight.len());
-        let next: Vec<HObject> = self.todo.iter().take(n).cloned().collect();
-        for obj in &next {
-            self.todo.remove(obj);
-            self.in_flight.insert(obj.clone(), 0);
+    /// What a copy lacks was found by comparing.
+    pub fn found_by_scan(&mut self, osd: OsdId) {
+        self.scanned.insert(osd);
+    }
+
+    /// An OSD outside the acting set has a copy.
+    pub fn note_holder(&mut self, osd: OsdId) {
+        self.holders.insert(osd);
+    }
+
+    /// Peering begins anew in the same interval.
+    pub fn restart(&mut self) {
+        *self = Recovery { holders: std::mem::take(&mut self.holders), ..Recovery::default() };
+    }
+
+    /// Objects on their way.
+    pub fn in_flight(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// True if copying objects follows from a scan.
+    pub fn is_backfill(&self) -> bool {
+        !self.scanned.is_empty()
+    }
+
+    pub fn unfound(&self) -> &BTreeSet<HObject> {
+        &self.unfound
+    }
+
+    /// Where it stands, for operators.
+    pub fn summary(&self) -> String {
+        let lacking: BTreeMap<i32, usize> = self.peers.iter().map(|(osd, m)| (osd.0, m.len())).collect();
+        format!(
+            "others lack {lacking:?}, {} to move, {} on their way, {} unfound, {} waited for, outside {:?}",
+            self.todo.len(),
+            self.flights.len(),
+            self.unfound.len(),
+            self.waiting.len(),
+            self.holders.iter().map(|o| o.0).collect::<Vec<_>>()
+        )
+    }
+
+    /// True if nothing can be done before somebody shows up.
+    pub fn is_stuck(&self) -> bool {
+        !self.done && !self.unfound.is_empty() && self.flights.is_empty() && self.todo.is_empty()
+    }
+
+    /// Copies of objects that acting OSDs lack, ours aside.
+    pub fn missing_copies(&self) -> usize {
+        self.peers.values().map(BTreeMap::len).sum()
+    }
+
+    /// Acting copies that lack something.
+    pub fn lacks(&self, osd: OsdId) -> bool {
+        self.peers.get(&osd).is_some_and(|m| !m.is_empty())
+    }
+
+    /// Whether this operation waits for an object.
+    pub fn is_waited_for_by(&self, op: &ClientOp) -> bool {
+        self.waiting.get(&op.object).is_some_and(|ids| ids.contains(&op.id))
+    }
+
+    /// Objects that were to be pulled from `osd`, or are being pushed there.
+    fn flights_with(&self, osd: OsdId) -> Vec<HObject> {
+        let with = |f: &Flight| match f {
+            Flight::Pull { from } => *from == osd,
+            Flight::Landing => false,
+            Flight::Push(to) => to.contains_key(&osd),
+        };
+        self.flights.iter().filter(|(_, f)| with(f)).map(|(o, _)| o.clone()).collect()
+    }
+
+    /// The next object to move: one that clients wait for if there is, any other if there is room.
+    fn next(&mut self, room: bool) -> Option<HObject> {
+        while self.flights.len() < URGENT_WINDOW && let Some(object) = self.urgent.pop_front() {
+            if self.todo.remove(&object) {
+                return Some(object);
+            }
         }
-        next
+        (room && self.flights.len() < WINDOW).then(|| self.todo.pop_first()).flatten()
     }
 
-    /// An object that was asked for is here.
+    /// True if `from` is to give us this object.
+    pub fn expects(&self, object: &HObject, from: OsdId) -> bool {
+        matches!(self.flights.get(object), Some(Flight::Pull { from: asked }) if *asked == from)
+    }
+
+    /// The last part of a pulled object came.
     pub fn landed(&mut self, object: &HObject) {
-        if let Some((object, _)) = self.in_flight.remove_entry(object) {
-            self.landing.insert(object);
+        if let Some(flight) = self.flights.get_mut(object) {
+            *flight = Flight::Landing;
         }
     }
-
-    /// What is on its way may be lost: it is to move again.
-    pub fn again(&mut self) {
-        self.todo.extend(std::mem::take(&mut self.in_flight).into_keys());
-        self.scan.as_mut().map(Scan::again);
-    }
-}
-
-/// Where another acting copy is.
-#[derive(Debug)]
-pub(crate) enum Target {
-    /// It was sent a log and has not confirmed it.
-    Merging,
-    /// It was told to start over.
-    Resetting,
-    Recovering(Recovery),
-    /// It was sent the log that makes it whole.
-    Completing,
-    Done,
 }
 
 impl Pg {
-    /// The authoritative log has come.
-    pub(super) fn handle_log(&mut self, cx: &mut Cx<'_>, from: OsdId, log: AuthLog) {
-        let Stage::Peering(p) = &mut self.stage else { return };
-        if !matches!(p.step, Step::GetLog) || from != p.auth {
+    /// True if there is more to move than the OSD had room for.
+    pub fn waits_to_recover(&self) -> bool {
+        self.recovery.waits_for_room
+    }
+
+    /// The PG is active: what is missing anywhere is to move.
+    pub(super) fn start_recovery(&mut self, cx: &mut Cx<'_>) {
+        let r = &mut self.recovery;
+        r.holders.retain(|osd| cx.sh.map.is_up(*osd));
+        r.todo = self.missing.keys().chain(r.peers.values().flat_map(BTreeMap::keys)).cloned().collect();
+        if !r.todo.is_empty() {
+            tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, here = self.missing.len(), elsewhere = r.missing_copies(), "recovery starts");
+        }
+        self.recover(cx);
+    }
+
+    /// Moves what may be moved now.
+    pub fn recover(&mut self, cx: &mut Cx<'_>) {
+        if self.recovery.done || !matches!(self.stage, Stage::Active) {
             return;
         }
-        let info = &log.info;
-        if log.entries.last().map_or(log.base, |e| e.version) != info.last_update {
-            return tracing::error!(pg = %self.id, %from, base = %log.base, head = %info.last_update, "a log that does not reach its head");
+        while let Some(object) = self.recovery.next(cx.sh.recovery_has_room()) {
+            self.recover_object(cx, object);
         }
-        let overlaps = self.complete && self.log.head() >= info.log_tail && self.log.contains(log.base);
-        if !overlaps && log.base > info.log_tail {
-            // Ours was trimmed beyond where they part: it is replaced as a whole.
-            let since = info.log_tail;
-            return cx.send_pg(from, self.id, self.round(), PgBody::GetLog { since }, Durable::Now);
+        let r = &mut self.recovery;
+        r.waits_for_room = r.flights.len() < WINDOW && !r.todo.is_empty();
+        let whole = self.missing.is_empty() && r.peers.values().all(BTreeMap::is_empty);
+        if whole && r.flights.is_empty() {
+            r.done = true;
+            self.recovered(cx);
         }
-        let merge = match overlaps {
-            true => Merge { base: log.base, dups: log.dups, ..log_merge(&log.info, log.entries) },
-            false => {
-                let scan = Some(Scan::new(self.id, self.walk.mapping.pg_num));
-                let merge = reset_merge(&log.info);
-                p.step = Step::RecoverSelf(Recovery { scan, log: Some(log), merging: true, ..Recovery::default() });
-                merge
-            }
-        };
-        if overlaps && let Stage::Peering(p) = &mut self.stage {
-            p.step = Step::RecoverSelf(Recovery { merging: true, ..Recovery::default() });
-        }
-        let txc = self.merge(cx, merge);
-        let route = TxcRoute::Pg { pgid: self.id, round: self.round(), step: PgStep::SelfMerged };
-        cx.sh.txcs.insert(txc, route);
     }
 
-    /// Our log is the authoritative one and on our disk.
-    pub(super) fn self_merged(&mut self, cx: &mut Cx<'_>) {
-        let missing = self.missing.clone();
-        let Stage::Peering(p) = &mut self.stage else { return };
-        let Step::RecoverSelf(r) = &mut p.step else { return };
-        (r.todo, r.merging) = (missing, false);
-        self.drive_self(cx);
-    }
-
-    /// Ours is the authoritative copy: nothing to fetch.
-    pub(super) fn recover_self(&mut self, cx: &mut Cx<'_>) {
-        let Stage::Peering(p) = &mut self.stage else { return };
-        p.step = Step::RecoverSelf(Recovery::default());
-        self.drive_self(cx);
-    }
-
-    /// Goes on fetching what we lack.
-    pub(super) fn drive_self(&mut self, cx: &mut Cx<'_>) {
+    fn recover_object(&mut self, cx: &mut Cx<'_>, object: HObject) {
         let round = self.round();
-        let Stage::Peering(p) = &mut self.stage else { return };
-        let auth = p.auth;
-        let Step::RecoverSelf(r) = &mut p.step else { return };
-        if r.merging {
-            return;
+        if let Some(version) = self.missing.get(&object).copied() {
+            let Some(from) = self.source_of(&object) else {
+                tracing::warn!(osd = %cx.sh.whoami, pg = %self.id, object = ?object.name, %version, "nobody has it");
+                self.recovery.unfound.insert(object);
+                return;
+            };
+            cx.send_pg(from, self.id, round, PgBody::Pull { object: object.clone(), version }, Durable::Now);
+            return self.take_off(cx, object, Flight::Pull { from });
         }
-        for object in r.next() {
-            cx.send_pg(auth, self.id, round, PgBody::Pull { object }, Durable::Now);
+        let lacking = self.recovery.peers.iter().filter(|(_, m)| m.contains_key(&object));
+        let lacking: Vec<OsdId> = lacking.map(|(osd, _)| *osd).collect();
+        let mut pushes = BTreeMap::new();
+        for osd in lacking {
+            match self.start_push(cx, osd, round, object.clone()) {
+                Ok(push) => pushes.insert(osd, push),
+                Err(_) => return self.own_copy_unreadable(cx, object),
+            };
         }
-        if let Some(begin) = r.scan.as_mut().and_then(|s| s.next_page(r.todo.len())) {
-            let body = PgBody::Scan { begin, limit: Scan::PAGE };
-            cx.send_pg(auth, self.id, round, body, Durable::Now);
+        if !pushes.is_empty() {
+            self.take_off(cx, object, Flight::Push(pushes));
         }
-        if !r.is_done() {
-            return;
+    }
+
+    /// Who may give us an object: an acting copy that has it, else whoever else may.
+    fn source_of(&self, object: &HObject) -> Option<OsdId> {
+        let r = &self.recovery;
+        let refused = |osd: &OsdId| r.refused.get(object).is_some_and(|by| by.contains(osd));
+        let acting = r.peers.iter().filter(|(_, m)| !m.contains_key(object)).map(|(osd, _)| osd);
+        acting.chain(&r.holders).find(|osd| !refused(osd)).copied()
+    }
+
+    fn take_off(&mut self, cx: &mut Cx<'_>, object: HObject, flight: Flight) {
+        if self.recovery.flights.insert(object, flight).is_none() {
+            cx.sh.recovery_active += 1;
         }
-        match r.log.take() {
-            None => self.recover_peers(cx),
-            Some(log) => {
-                (r.scan, r.merging) = (None, true);
-                let txc = self.merge(cx, complete_merge(&log.info, log.entries, log.dups));
-                let route = TxcRoute::Pg { pgid: self.id, round: self.round(), step: PgStep::SelfMerged };
-                cx.sh.txcs.insert(txc, route);
-            }
+    }
+
+    fn touch_down(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        if self.recovery.flights.remove(object).is_some() {
+            cx.sh.recovery_active -= 1;
+            cx.sh.recovery_freed = true;
         }
+    }
+
+    /// The interval is over.
+    pub(super) fn drop_recovery(&mut self, cx: &mut Cx<'_>) -> Vec<ClientOp> {
+        let old = std::mem::take(&mut self.recovery);
+        cx.sh.recovery_active -= old.flights.len();
+        cx.sh.recovery_freed |= !old.flights.is_empty();
+        old.listings
+    }
+
+    /// An object has to move again.
+    fn move_again(&mut self, cx: &mut Cx<'_>, object: HObject) {
+        self.touch_down(cx, &object);
+        if self.recovery.waiting.contains_key(&object) {
+            self.recovery.urgent.push_back(object.clone());
+        }
+        self.recovery.todo.insert(object);
     }
 
     /// An object we lacked is whole on our disk.
     pub(super) fn self_recovered(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        let Stage::Peering(p) = &mut self.stage else { return };
-        if let Step::RecoverSelf(r) = &mut p.step {
-            r.landing.remove(object);
-            self.drive_self(cx);
+        if !matches!(self.recovery.flights.get(object), Some(Flight::Landing)) {
+            return;
         }
-    }
-
-    /// Our copy is whole: every other acting copy is made equal to it.
-    fn recover_peers(&mut self, cx: &mut Cx<'_>) {
-        self.ask_up_thru(cx);
-        let replicas: Vec<OsdId> = self.replicas(cx.sh.whoami).collect();
-        let mut targets = BTreeMap::new();
-        for osd in replicas {
-            let Stage::Peering(p) = &self.stage else { return };
-            let info = p.infos.get(&osd).cloned().unwrap_or_default();
-            let (target, body) = self.first_step(&info);
-            cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
-            targets.insert(osd, target);
+        self.touch_down(cx, object);
+        self.figures.sums.num_objects_recovered += 1;
+        self.recovery.refused.remove(object);
+        if self.recovery.peers.values().any(|m| m.contains_key(object)) {
+            self.move_again(cx, object.clone());
         }
-        let Stage::Peering(p) = &mut self.stage else { return };
-        p.step = Step::RecoverPeers(targets);
-        self.peers_done(cx);
-    }
-
-    /// By log if the logs meet, by scan if not.
-    pub(super) fn first_step(&self, info: &PeerInfo) -> (Target, PgBody) {
-        // A copy that holds nothing is a whole copy of the PG as it was when it began.
-        let whole = info.complete || !info.exists;
-        let base = self.log.base_for(info.last_update).filter(|_| whole);
-        let mine = self.info();
-        match base {
-            Some(base) => {
-                let dups = self.log.dups.before(info.remembers_from);
-                let merge = Merge { base, dups, ..log_merge(&mine, self.log.after(base)) };
-                (Target::Merging, merge.into())
-            }
-            None => (Target::Resetting, reset_merge(&mine).into()),
-        }
-    }
-
-    /// The log that makes a copy whole at the end of its backfill.
-    pub(super) fn last_step(&self) -> PgBody {
-        complete_merge(&self.info(), self.log.after(self.log.tail), self.log.dups.before(u64::MAX)).into()
-    }
-
-    /// A copy has taken over what it was sent.
-    pub(super) fn handle_merged(&mut self, cx: &mut Cx<'_>, from: OsdId, missing: Vec<HObject>) {
-        let (id, pg_num) = (self.id, self.walk.mapping.pg_num);
-        let mut todo = self.unreadable.get(&from).cloned().unwrap_or_default();
-        let Some(target) = self.target(from) else { return };
-        match target {
-            Target::Merging => {
-                todo.extend(missing);
-                *target = Target::Recovering(Recovery { todo, ..Recovery::default() });
-            }
-            Target::Resetting => {
-                let scan = Some(Scan::new(id, pg_num));
-                *target = Target::Recovering(Recovery { todo, scan, ..Recovery::default() });
-            }
-            Target::Completing => *target = Target::Done,
-            Target::Recovering(_) | Target::Done => return,
-        }
-        self.drive_peer(cx, from);
-    }
-
-    pub(super) fn target(&mut self, osd: OsdId) -> Option<&mut Target> {
-        let Stage::Peering(p) = &mut self.stage else { return None };
-        let Step::RecoverPeers(targets) = &mut p.step else { return None };
-        targets.get_mut(&osd)
-    }
-
-    /// Goes on pushing what a copy lacks.
-    pub(super) fn drive_peer(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        let (id, round) = (self.id, self.round());
-        let Some(Target::Recovering(r)) = self.target(osd) else { return self.peers_done(cx) };
-        let next = r.next();
-        if let Some(begin) = r.scan.as_mut().and_then(|s| s.next_page(r.todo.len())) {
-            cx.send_pg(osd, id, round, PgBody::Scan { begin, limit: Scan::PAGE }, Durable::Now);
-        }
-        let done = r.is_done();
-        let backfilled = r.scan.is_some();
-        for object in next {
-            let push = self.start_push(cx, osd, round, object.clone());
-            if self.round() != round {
-                // It could not be read: peering looks for another copy.
-                return;
-            }
-            if let Some(Target::Recovering(r)) = self.target(osd) {
-                r.in_flight.insert(object, push);
+        self.wake_waiting_for(cx, object);
+        if self.missing.is_empty() && !self.recovery.flights.values().any(|f| matches!(f, Flight::Landing)) {
+            for op in std::mem::take(&mut self.recovery.listings) {
+                self.run_listing(cx, op);
             }
         }
-        if done {
-            let target = match backfilled {
-                false => Target::Done,
-                true => {
-                    cx.send_pg(osd, id, round, self.last_step(), Durable::Now);
-                    Target::Completing
-                }
-            };
-            if let Some(slot) = self.target(osd) {
-                *slot = target;
-            }
-        }
-        self.peers_done(cx);
+        self.recover(cx);
     }
 
     /// A copy has an object it lacked.
     pub(super) fn handle_pushed(&mut self, cx: &mut Cx<'_>, from: OsdId, object: &HObject, push: u64) {
-        if let Some(Target::Recovering(r)) = self.target(from)
-            && r.in_flight.get(object) == Some(&push)
-        {
-            r.in_flight.remove(object);
-            self.drive_peer(cx, from);
-        }
-    }
-
-    fn peers_done(&mut self, cx: &mut Cx<'_>) {
-        let Stage::Peering(p) = &mut self.stage else { return };
-        let Step::RecoverPeers(targets) = &p.step else { return };
-        if !targets.values().all(|t| matches!(t, Target::Done)) {
+        let Some(Flight::Push(to)) = self.recovery.flights.get_mut(object) else { return };
+        if to.get(&from) != Some(&push) {
             return;
         }
-        if self.walk.mapping.acting.len() < usize::from(self.walk.mapping.min_size) {
-            p.step = Step::Peered;
-            return self.peering_stuck(cx);
+        to.remove(&from);
+        let landed = to.is_empty();
+        if let Some(missing) = self.recovery.peers.get_mut(&from) {
+            missing.remove(object);
         }
-        p.step = Step::WaitUpThru;
-        self.wait_up_thru(cx);
+        self.figures.sums.num_objects_recovered += 1;
+        if landed {
+            self.touch_down(cx, object);
+            if self.recovery.peers.values().any(|m| m.contains_key(object)) {
+                self.move_again(cx, object.clone());
+            }
+            self.wake_waiting_for(cx, object);
+            self.recover(cx);
+        }
     }
-}
 
-fn log_merge(info: &PeerInfo, entries: Vec<PgLogEntry>) -> Merge {
-    Merge {
-        reset: false,
-        base: info.log_tail,
-        tail: info.log_tail,
-        entries,
-        totals: info.totals,
-        last_user_version: info.last_user_version,
-        complete: false,
-        dups: Vec::new(),
+    /// Whoever we asked for an object cannot give it.
+    pub(super) fn handle_pull_failed(&mut self, cx: &mut Cx<'_>, from: OsdId, object: HObject) {
+        if !self.recovery.expects(&object, from) {
+            return;
+        }
+        if let (Some(lacks), Some(version)) = (self.recovery.peers.get_mut(&from), self.missing.get(&object)) {
+            // It has marked it as missing, too.
+            lacks.insert(object.clone(), *version);
+        }
+        self.recovery.refused.entry(object.clone()).or_default().insert(from);
+        self.move_again(cx, object);
+        self.recover(cx);
     }
-}
 
-fn complete_merge(info: &PeerInfo, entries: Vec<PgLogEntry>, dups: Vec<PgLogDup>) -> Merge {
-    Merge { complete: true, dups, ..log_merge(info, entries) }
-}
+    /// What we were to push we cannot read: from now on we lack it, and it is looked for elsewhere.
+    pub(super) fn own_copy_unreadable(&mut self, cx: &mut Cx<'_>, object: HObject) {
+        let wanted = self.recovery.peers.values().find_map(|m| m.get(&object)).copied();
+        let Some(version) = wanted else { return };
+        self.drop_pushes(&object);
+        let mut txn = self.transaction();
+        self.add_missing(&mut txn, object.clone(), version);
+        cx.submit(txn);
+        // Whoever is reading it would read while it is replaced.
+        let readers = self.running.values_mut().filter(|r| r.op.object == object && !r.reads.is_empty());
+        for running in readers {
+            running.reads.clear();
+            running.op.fetched = Default::default();
+            self.recovery.waiting.entry(object.clone()).or_default().push(running.op.id);
+        }
+        self.move_again(cx, object);
+    }
 
-fn reset_merge(info: &PeerInfo) -> Merge {
-    Merge { reset: true, ..log_merge(info, Vec::new()) }
-}
+    /// An OSD outside the acting set offers its copy.
+    pub(super) fn handle_holder(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        self.recovery.note_holder(osd);
+        self.recovery.refused.values_mut().for_each(|by| {
+            by.remove(&osd);
+        });
+        if !matches!(self.stage, Stage::Active) {
+            return;
+        }
+        for object in self.recovery.flights_with(osd) {
+            self.move_again(cx, object);
+        }
+        for object in std::mem::take(&mut self.recovery.unfound) {
+            self.move_again(cx, object);
+        }
+        self.recover(cx);
+    }
 
-impl From<Merge> for PgBody {
-    fn from(m: Merge) -> PgBody {
-        PgBody::Merge {
-            reset: m.reset,
-            base: m.base,
-            tail: m.tail,
-            entries: m.entries,
-            totals: m.totals,
-            last_user_version: m.last_user_version,
-            complete: m.complete,
-            dups: m.dups,
+    /// A new map of the same interval: OSDs outside the acting set may be gone.
+    pub(super) fn recovery_map(&mut self, cx: &mut Cx<'_>, old: &OsdMap) {
+        let up_from = |map: &OsdMap, osd| map.info(osd).map(|i| i.up_from);
+        let stays = |osd: &OsdId| cx.sh.map.is_up(*osd) && up_from(old, *osd) == up_from(&cx.sh.map, *osd);
+        let gone: Vec<OsdId> = self.recovery.holders.iter().filter(|o| !stays(o)).copied().collect();
+        for osd in &gone {
+            self.recovery.holders.remove(osd);
+            for object in self.recovery.flights_with(*osd) {
+                self.move_again(cx, object);
+            }
+        }
+        if !gone.is_empty() {
+            self.recover(cx);
+        }
+    }
+
+    /// The session with another OSD was lost, and what was on its way with it.
+    pub(super) fn recovery_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        for object in self.recovery.flights_with(osd) {
+            self.drop_pushes(&object);
+            self.move_again(cx, object);
+        }
+        self.recover(cx);
+    }
+
+    /// True if an operation has to wait: our copy of its object is not whole, or another one is not that it changes.
+    pub(super) fn must_recover(&self, object: &HObject, access: Access) -> bool {
+        if self.recovery.done {
+            return false;
+        }
+        let landing = || matches!(self.recovery.flights.get(object), Some(Flight::Landing));
+        let degraded = || self.recovery.peers.values().any(|m| m.contains_key(object));
+        self.missing.contains_key(object) || landing() || access.writes && degraded()
+    }
+
+    /// An operation waits for its object, which moves before all others.
+    pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
+        op.fetched = Default::default();
+        let object = op.object.clone();
+        let waiting = self.recovery.waiting.entry(object.clone()).or_default();
+        waiting.push(op.id);
+        if waiting.len() == 1 {
+            self.recovery.urgent.push_back(object);
+        }
+        self.park(op);
+        self.recover(cx);
+    }
+
+    fn wake_waiting_for(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        for id in self.recovery.waiting.remove(object).unwrap_or_default() {
+            self.resume(cx, id);
         }
     }
 }

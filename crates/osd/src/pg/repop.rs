@@ -219,6 +219,9 @@ impl Pg {
             // With a lost session some are lost; the primary sends all of them again, in order.
             return tracing::warn!(pg = %self.id, %version, head = %self.log.head(), "a write out of order");
         }
+        if self.missing.contains_key(&m.entry.object) {
+            return tracing::error!(pg = %self.id, %version, object = ?m.entry.object, "a write to what is missing here");
+        }
         cx.sh.perf.subop_w(payload_len);
         self.totals = m.totals;
         self.committed_to = m.committed_to;

@@ -6,8 +6,8 @@
 //! Why not a new interval: nothing is wrong with the copies, and no map will come.
 //! Upstream: OSD::ms_handle_reset and ProtocolV2::reset_session; there the map soon marks such an OSD down.
 
+use super::backfill::Scan;
 use super::peering::Step;
-use super::recovery::Target;
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable};
 use types::OsdId;
@@ -22,11 +22,11 @@ impl Pg {
             Stage::Follower { .. } => {}
             Stage::Peering(_) => self.peering_reset(cx, osd),
             Stage::Active if self.replicas(cx.sh.whoami).any(|o| o == osd) => {
-                let body = PgBody::Started { history: self.history };
-                cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
+                self.say_started_to(cx, osd);
                 self.resend_repops(cx, osd);
+                self.recovery_reset(cx, osd);
             }
-            Stage::Active => {}
+            Stage::Active => self.recovery_reset(cx, osd),
         }
         self.ask_copies_again(cx);
     }
@@ -39,31 +39,16 @@ impl Pg {
                 cx.send_pg(osd, id, round, PgBody::Query, Durable::Now);
             }
             Step::GetLog if p.auth == osd => self.get_log(cx, osd),
-            Step::RecoverSelf(r) if p.auth == osd => {
-                r.again();
+            Step::MergeSelf(m) if p.auth == osd => {
+                m.scan.as_mut().map(Scan::again);
                 self.drive_self(cx);
             }
-            Step::RecoverPeers(_) => self.recover_peer_again(cx, osd),
+            Step::MergePeers(_) => self.merge_peer_again(cx, osd),
             Step::Activating { waiting_for, .. } if waiting_for.contains(&osd) => {
                 let body = PgBody::Activate { history: self.history };
                 cx.send_pg(osd, id, round, body, Durable::Now);
             }
             _ => {}
         }
-    }
-
-    fn recover_peer_again(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        let Stage::Peering(p) = &self.stage else { return };
-        let info = p.infos.get(&osd).cloned().unwrap_or_default();
-        let body = match self.target(osd) {
-            Some(Target::Merging | Target::Resetting) => self.first_step(&info).1,
-            Some(Target::Completing) => self.last_step(),
-            Some(Target::Recovering(r)) => {
-                r.again();
-                return self.drive_peer(cx, osd);
-            }
-            Some(Target::Done) | None => return,
-        };
-        cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
     }
 }

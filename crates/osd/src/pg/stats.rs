@@ -1,7 +1,6 @@
 //! A PG's figures, as its primary reports them.
 
 use super::peering::Step;
-use super::recovery::Target;
 use super::{Pg, Stage};
 use types::pg::{ObjectStatCollection, ObjectStatSum, PgShard, PgStat, PgState};
 use types::{Epoch, Now, OsdId, ShardPgId, Utime};
@@ -58,15 +57,12 @@ impl Pg {
         let m = &self.walk.mapping;
         let mut state = match &self.stage {
             Stage::Active if self.is_clean() => PgState::ACTIVE | PgState::CLEAN,
-            Stage::Active => PgState::ACTIVE,
+            Stage::Active if self.recovery.done => PgState::ACTIVE,
+            Stage::Active => PgState::ACTIVE | PgState::DEGRADED | self.recovery_state(),
             Stage::Peering(p) => match &p.step {
                 Step::Down { .. } => PgState::DOWN,
                 Step::Incomplete => PgState::INCOMPLETE,
                 Step::Peered => PgState::PEERED,
-                Step::RecoverSelf(r) if r.scan.is_some() => PgState::PEERED | PgState::BACKFILLING,
-                Step::RecoverSelf(r) if !r.is_done() => PgState::PEERED | PgState::RECOVERING,
-                Step::RecoverPeers(t) if t.values().any(is_backfilling) => PgState::PEERED | PgState::BACKFILLING,
-                Step::RecoverPeers(t) if t.values().any(is_recovering) => PgState::PEERED | PgState::RECOVERING,
                 Step::Activating { .. } => PgState::ACTIVATING,
                 _ => PgState::PEERING,
             },
@@ -82,6 +78,19 @@ impl Pg {
             state |= PgState::REMAPPED;
         }
         state
+    }
+
+    /// What becomes of objects that acting copies lack.
+    fn recovery_state(&self) -> PgState {
+        let r = &self.recovery;
+        match (r.is_stuck(), r.in_flight() > 0, r.is_backfill()) {
+            (true, _, true) => PgState::BACKFILL_UNFOUND,
+            (true, _, false) => PgState::RECOVERY_UNFOUND,
+            (_, true, true) => PgState::BACKFILLING,
+            (_, true, false) => PgState::RECOVERING,
+            (_, false, true) => PgState::BACKFILL_WAIT,
+            (_, false, false) => PgState::RECOVERY_WAIT,
+        }
     }
 
     /// True if the state is not the one last reported.
@@ -100,11 +109,13 @@ impl Pg {
             num_bytes: self.totals.bytes,
             num_objects: self.totals.objects,
             num_object_copies: self.totals.objects * i64::from(m.size),
-            num_objects_degraded: self.totals.objects * missing_copies,
+            num_objects_degraded: self.totals.objects * missing_copies + (self.missing.len() + self.recovery.missing_copies()) as i64,
             num_objects_missing_on_primary: self.missing.len() as i64,
+            num_objects_unfound: self.recovery.unfound().len() as i64,
             num_objects_dirty: self.totals.objects,
             ..f.sums
         };
+        let lacks = |osd: OsdId| if osd == m.primary { !self.missing.is_empty() } else { self.recovery.lacks(osd) };
         let shard = |osd: &OsdId| PgShard { osd: *osd, shard: ShardPgId::NO_SHARD };
         PgStat {
             version: self.log.head(),
@@ -137,18 +148,10 @@ impl Pg {
             last_fullsized: f.last_fullsized,
             last_peered: f.last_peered,
             avail_no_missing: match self.stage {
-                Stage::Active => m.acting.iter().map(shard).collect(),
+                Stage::Active => m.acting.iter().filter(|o| !lacks(**o)).map(shard).collect(),
                 _ => Vec::new(),
             },
             ..PgStat::default()
         }
     }
-}
-
-fn is_backfilling(t: &Target) -> bool {
-    matches!(t, Target::Resetting | Target::Completing) || matches!(t, Target::Recovering(r) if r.scan.is_some())
-}
-
-fn is_recovering(t: &Target) -> bool {
-    matches!(t, Target::Recovering(_))
 }

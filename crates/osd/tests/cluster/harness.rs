@@ -24,6 +24,22 @@ use uuid::Uuid;
 
 pub const POOL: PoolId = PoolId(1);
 
+/// `pg_nls_response_t`.
+#[derive(denc::Decode)]
+#[denc(v = 1, compat = 1)]
+struct Page {
+    handle: HObject,
+    entries: Vec<PageEntry>,
+}
+
+#[derive(denc::Decode)]
+#[allow(dead_code)]
+struct PageEntry {
+    nspace: denc::BString,
+    name: denc::BString,
+    locator: denc::BString,
+}
+
 struct Daemon {
     disk: MemDisk,
     running: Option<(Osd, Store<MemDev, MemKv>)>,
@@ -60,6 +76,8 @@ pub struct Cluster {
     map_dirty: bool,
     /// What every OSD is started with.
     options: ConfigValues,
+    /// Entries that PG logs of OSDs started from now on keep.
+    pub log_entries_max: usize,
 }
 
 const FSID: Uuid = Uuid::from_u128(7);
@@ -98,6 +116,7 @@ impl Cluster {
             next_tid: 0,
             map_dirty: false,
             options: ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host"),
+            log_entries_max: 20,
         };
         options.iter().for_each(|(name, value)| c.options.set(name, Source::File, value).unwrap());
         c.publish();
@@ -117,7 +136,7 @@ impl Cluster {
     }
 
     /// Makes the map as it is now the next epoch.
-    fn publish(&mut self) {
+    pub fn publish(&mut self) {
         self.map.epoch = self.map.epoch.next();
         let raw = self.map.publish();
         self.published.insert(self.map.epoch, raw);
@@ -162,7 +181,7 @@ impl Cluster {
             device_class: String::new(),
             crush_location: BTreeMap::new(),
             limits: Default::default(),
-            log_entries_max: 20,
+            log_entries_max: self.log_entries_max,
             options: Some(self.options.clone()),
         };
         let mut core = Osd::load(config, &mut store, [osd.0 as u8; 32]).unwrap();
@@ -484,6 +503,49 @@ impl Cluster {
             self.step();
         }
         panic!("never clean: {}", self.status());
+    }
+
+    /// Runs until a PG's primary says `word` of it. Panics if it never does.
+    pub fn until_state(&mut self, pg: PgId, word: &str) {
+        for _ in 0..200_000 {
+            if self.state(pg).split('+').any(|w| w == word) {
+                return;
+            }
+            self.step();
+        }
+        panic!("never {word}: {}", self.status());
+    }
+
+    /// PGs by primary whose objects are on their way.
+    pub fn recovering(&self) -> BTreeMap<OsdId, usize> {
+        let mut found = BTreeMap::new();
+        for pg in self.pgs() {
+            if self.state(pg).split('+').any(|w| w == "recovering" || w == "backfilling") {
+                *found.entry(self.primary(pg)).or_default() += 1;
+            }
+        }
+        found
+    }
+
+    /// The names of a PG's objects, as `rados ls` gets them.
+    pub fn list(&mut self, pg: PgId) -> Vec<String> {
+        let mut cursor = HObject::min();
+        let mut names = Vec::new();
+        loop {
+            let mut op = OsdOp::from(types::msg::Op::Pgnls(types::msg::osd_op::Pgls { count: 7, start_epoch: 0 }));
+            op.indata = denc::to_bytes(&cursor, 0);
+            // Whatever the name, the PG is what counts; there is only one.
+            assert_eq!(self.pgs(), [pg]);
+            let reply = self.call("", osd_flag::READ | osd_flag::PGOP, vec![op]);
+            assert!(reply.result >= 0, "{}", reply.result);
+            let page: Page = denc::from_bytes(&reply.ops[0].outdata.contiguous()).unwrap();
+            names.extend(page.entries.into_iter().map(|e| e.name.to_string()));
+            if reply.result == 1 {
+                return names;
+            }
+            assert!(page.handle > cursor);
+            cursor = page.handle;
+        }
     }
 
     pub fn run(&mut self, steps: usize) {

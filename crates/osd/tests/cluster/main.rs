@@ -345,6 +345,182 @@ fn backfill_goes_on_when_sessions_are_lost() {
     (500..510).for_each(|seed| recovery_over_bad_sessions(seed, true));
 }
 
+/// One PG of which `away` was away while `count` objects were written; by log, or with logs that do not reach so far.
+fn recovering(seed: u64, away: i32, count: u32, overrun: bool) -> Cluster {
+    let log = if overrun { "20" } else { "100000" };
+    let mut c = Cluster::with_options(seed, 3, 1, &[("osd_recovery_max_active", "2")]);
+    c.log_entries_max = log.parse().unwrap();
+    (0..3).for_each(|osd| c.crash(OsdId(osd)));
+    (0..3).for_each(|osd| c.start(OsdId(osd)));
+    c.settle();
+    c.write("old", append("old"));
+    c.crash(OsdId(away));
+    let writes = if overrun { count.max(200) } else { count };
+    let x = || vec![OsdOp::write_full("x".into())];
+    (0..writes).for_each(|n| assert_eq!(c.write(&format!("o{}", n % count), x()).result, 0));
+    c.start(OsdId(away));
+    c.until_state(c.pgs()[0], if overrun { "backfilling" } else { "recovering" });
+    c
+}
+
+/// While a copy is brought up to date clients read and write: objects that are whole everywhere, objects that are not,
+/// those that were asked for first, and new ones. None of them waits for the end.
+fn clients_are_served(seed: u64, away: i32, overrun: bool) {
+    let mut c = recovering(seed, away, 250, overrun);
+    let pg = c.pgs()[0];
+    let primary_lacks = c.primary(pg) == OsdId(away);
+    let served = |c: &mut Cluster, what: &str| {
+        let state = c.state(pg);
+        assert!(state.contains("degraded") && !state.contains("clean"), "{what} waits for the end: {state}, seed {seed}, osd.{away}");
+    };
+    assert_eq!(c.write("old", append(",new")).result, 0);
+    served(&mut c, "a write to what is whole");
+    assert_eq!(c.read("old"), b"old,new");
+    assert_eq!(c.read("o249"), b"x");
+    served(&mut c, "a read of what a copy lacks");
+    assert_eq!(c.write("o200", append("y")).result, 0);
+    assert_eq!(c.read("o200"), b"xy");
+    served(&mut c, "a write to what a copy lacks");
+    assert_eq!(c.write("o150", vec![Op::Delete.into()]).result, 0);
+    assert_eq!(c.read("o150"), b"");
+    served(&mut c, "a removal of what a copy lacks");
+    assert_eq!(c.write("new", append("z")).result, 0);
+    served(&mut c, "a new object");
+    let mut names = c.list(pg);
+    if primary_lacks {
+        served(&mut c, "a listing");
+    }
+    names.sort();
+    let mut expected: Vec<String> = (0..250).filter(|n| *n != 150).map(|n| format!("o{n}")).chain(["old".into(), "new".into()]).collect();
+    expected.sort();
+    assert_eq!(names, expected, "seed {seed}, osd.{away}");
+    c.settle();
+    c.invariant_copies_agree();
+}
+
+#[test]
+fn clients_are_served_while_a_copy_recovers() {
+    (700..704).for_each(|seed| (0..3).for_each(|away| clients_are_served(seed, away, false)));
+}
+
+#[test]
+fn clients_are_served_while_a_copy_is_backfilled() {
+    (710..714).for_each(|seed| (0..3).for_each(|away| clients_are_served(seed, away, true)));
+}
+
+#[test]
+fn operations_on_an_object_that_is_missing_keep_their_order() {
+    for seed in 720..730 {
+        let mut c = recovering(seed, (seed % 3) as i32, 60, seed % 2 == 0);
+        let tids: Vec<u64> = (0..6).map(|n| c.submit(0, "o59", osd_flag::WRITE, append(&format!("<{n}>")))).collect();
+        let read = c.submit(0, "o59", osd_flag::READ, vec![OsdOp::read(0, 0)]);
+        let reply = c.wait(read);
+        assert_eq!(reply.ops[0].outdata.contiguous(), "x<0><1><2><3><4><5>".as_bytes(), "seed {seed}");
+        tids.into_iter().for_each(|tid| assert_eq!(c.wait(tid).result, 0));
+        c.settle();
+        c.invariant_copies_agree();
+    }
+}
+
+#[test]
+fn what_nobody_has_is_unfound_until_somebody_comes_who_has_it() {
+    for seed in 740..745 {
+        let mut c = recovering(seed, 0, 60, seed % 2 == 0);
+        c.map.pools.get_mut(&harness::POOL).unwrap().min_size = 1;
+        let pg = c.pgs()[0];
+        // It has to hear that everybody is active; else it does not dare to be alone.
+        c.run(100);
+        c.crash(OsdId(1));
+        c.crash(OsdId(2));
+        c.until_state(pg, "recovery_unfound");
+        assert_eq!(c.write("old", append(",alone")).result, 0, "other objects are served");
+        let reads: Vec<u64> = (0..60).map(|n| c.submit(0, &format!("o{n}"), osd_flag::READ, vec![OsdOp::read(0, 0)])).collect();
+        let write = c.submit(1, "o59", osd_flag::WRITE, append("y"));
+        c.run(3000);
+        let open = reads.iter().filter(|tid| c.pending[tid].reply.is_none()).count();
+        assert!(0 < open && open < 60, "seed {seed}");
+        c.start(OsdId(1));
+        for tid in reads {
+            let reply = c.wait(tid);
+            assert_eq!(reply.result, 0);
+        }
+        assert_eq!(c.wait(write).result, 0);
+        c.start(OsdId(2));
+        c.settle();
+        c.invariant_copies_agree();
+        assert_eq!(c.read("o59"), b"xy");
+        assert_eq!(c.read("old"), b"old,alone");
+    }
+}
+
+#[test]
+fn what_only_an_osd_outside_the_acting_set_has_is_fetched_there() {
+    for seed in 750..760 {
+        let mut c = Cluster::with_options(seed, 4, 1, &[("osd_recovery_max_active", "1")]);
+        c.map.pools.get_mut(&harness::POOL).unwrap().min_size = 1;
+        c.settle();
+        let acting = c.map.pg_to_up_acting(c.pgs()[0]).acting;
+        c.crash(acting[0]);
+        c.crash(acting[1]);
+        (0..40).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("alone")).result, 0));
+        // Whoever was alone moves out of the set as soon as the others know the log.
+        c.start(acting[0]);
+        let pg = c.pgs()[0];
+        while !(c.map.is_up(acting[0]) && c.state(pg).contains("active+") && !c.state(pg).contains("clean")) {
+            c.step();
+        }
+        c.map.osd_weight[acting[2].0 as usize] = 0;
+        c.publish();
+        c.start(acting[1]);
+        c.settle();
+        c.invariant_copies_agree();
+        (0..40).for_each(|n| assert_eq!(c.read(&format!("o{n}")), b"alone", "seed {seed}"));
+    }
+}
+
+#[test]
+fn no_more_is_on_its_way_at_once_than_an_osd_may_recover() {
+    let mut c = Cluster::with_options(760, 3, 8, &[("osd_recovery_max_active", "1")]);
+    c.settle();
+    c.crash(OsdId(1));
+    (0..200).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0));
+    c.start(OsdId(1));
+    let (mut seen, mut waited) = (0, 0);
+    while !c.is_clean() {
+        c.step();
+        let recovering = c.recovering();
+        assert!(recovering.values().all(|n| *n <= 1), "{recovering:?}");
+        seen += recovering.len();
+        waited += c.pgs().iter().filter(|pg| c.state(**pg).contains("_wait")).count();
+    }
+    assert!(seen > 0 && waited > 0, "{seen} {waited}");
+    c.invariant_copies_agree();
+}
+
+#[test]
+fn recovery_goes_on_behind_restarts_of_everybody() {
+    for seed in 770..790 {
+        let mut c = recovering(seed, (seed % 3) as i32, 80, seed % 2 == 0);
+        for _ in 0..6 {
+            let osd = OsdId(c.rng.random_range(0..3));
+            c.crash(osd);
+            let steps = c.rng.random_range(0..400);
+            c.run(steps);
+            let n = c.rng.random_range(0..80);
+            let tid = c.submit(0, &format!("o{n}"), osd_flag::WRITE, append(""));
+            c.start(osd);
+            c.run(steps);
+            if c.rng.random_ratio(1, 2) {
+                c.lose_some_session();
+            }
+            assert_eq!(c.wait(tid).result, 0);
+        }
+        c.settle();
+        c.invariant_copies_agree();
+        (0..80).for_each(|n| assert_eq!(c.read(&format!("o{n}")), b"x", "seed {seed}"));
+    }
+}
+
 /// Clients append tokens of their own to a few objects while OSDs crash and return. In the end every token that was
 /// acknowledged is there, and none is there twice.
 fn churn(seed: u64, sessions: bool) {

@@ -33,7 +33,7 @@ message! {
 }
 message! {
     /// Everything else OSDs have to say about a PG.
-    PgMessage = 0x7102, v 2, c 2, p 127 {
+    PgMessage = 0x7102, v 3, c 3, p 127 {
         pgid: PgId,
         /// The sender's map.
         epoch: Epoch,
@@ -108,13 +108,11 @@ pub struct PeerHistory {
     pub last_epoch_clean: Epoch,
 }
 
-/// A part of an object, or its absence.
+/// A part of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 1, compat = 1)]
+#[denc(v = 2, compat = 2)]
 pub struct PushPart {
     pub object: HObject,
-    /// False: the object does not exist and is to be removed.
-    pub exists: bool,
     /// What was there is removed first.
     pub first: bool,
     /// The object is whole with this part.
@@ -123,6 +121,8 @@ pub struct PushPart {
     pub push: u64,
     /// Counts the parts: where one is lost, the rest is void.
     pub seq: u32,
+    /// The write that made the object what it is.
+    pub version: EVersion,
     /// Every stored attribute; with the last part.
     pub attrs: Vec<(BString, Bytes)>,
     pub data_off: u64,
@@ -160,21 +160,24 @@ pub enum PgBody {
         complete: bool,
         /// Requests of writes before those you know of, oldest first.
         dups: Vec<PgLogDup>,
+        /// What the scan found: objects you lack, with the versions they should have; without a version, those you have
+        /// and nobody should.
+        differ: Vec<(HObject, EVersion)>,
     },
-    /// Done and durable; these objects are now missing here.
+    /// Done and durable; these objects are now missing here, in these versions.
     #[denc(tag = 6)]
-    Merged { missing: Vec<HObject> },
-    /// List your objects from `begin` on, with their versions.
+    Merged { missing: Vec<(HObject, EVersion)> },
+    /// List your objects from `begin` on, with the versions that your log says they have.
     #[denc(tag = 7)]
     Scan { begin: HObject, limit: u32 },
     #[denc(tag = 8)]
     Scanned { begin: HObject, end: HObject, objects: Vec<(HObject, EVersion)> },
-    /// Push me this object.
+    /// Push me this object as that write left it.
     #[denc(tag = 9)]
-    Pull { object: HObject },
+    Pull { object: HObject, version: EVersion },
     #[denc(tag = 10)]
     Push(PushPart),
-    /// The whole object is durable, or its absence.
+    /// The whole object is durable.
     #[denc(tag = 11)]
     Pushed { object: HObject, push: u64 },
     /// The PG starts serving in this interval; be ready.
@@ -182,13 +185,13 @@ pub enum PgBody {
     Activate { history: PeerHistory },
     #[denc(tag = 13)]
     Activated,
-    /// Every acting copy is ready.
+    /// Every acting copy is ready. With `recovered` none of them misses anything either.
     #[denc(tag = 14)]
-    Started { history: PeerHistory },
+    Started { history: PeerHistory, recovered: bool },
     /// Your copy is not needed any more.
     #[denc(tag = 15)]
     Remove,
-    /// The object that was to be pulled cannot be read here.
+    /// The object that was to be pulled is not here in that version, or cannot be read.
     #[denc(tag = 16)]
     PullFailed { object: HObject },
 }
@@ -239,9 +242,12 @@ mod tests {
                 dups: vec![PgLogDup { user_version: 4, ..PgLogDup::default() }],
             },
             PgBody::Scan { begin: HObject::min(), limit: 3 },
+            PgBody::Merged { missing: vec![(HObject::min(), EVersion::default())] },
+            PgBody::Pull { object: HObject::min(), version: EVersion { epoch: Epoch(3), version: 7 } },
             PgBody::Push(PushPart { push: 3, seq: 1, ..PushPart::default() }),
             PgBody::Pushed { object: HObject::min(), push: 3 },
             PgBody::Activate { history: PeerHistory::default() },
+            PgBody::Started { history: PeerHistory::default(), recovered: true },
             PgBody::Remove,
             PgBody::PullFailed { object: HObject::min() },
         ];
