@@ -44,11 +44,23 @@ pub struct Plan {
     pub log_dups_tracked: u64,
     /// `mon_osd_down_out_interval`, seconds: short ones move data.
     pub out_after_s: u32,
+    /// `osd_recovery_max_active`: with few, objects are missing for long.
+    pub recovery_max: u32,
 }
 
 impl Default for Plan {
     fn default() -> Self {
-        Plan { mons: 1, osds: 3, size: 3, min_size: 2, pgs: 4, log_entries_max: 100, log_dups_tracked: 3000, out_after_s: 600 }
+        Plan {
+            mons: 1,
+            osds: 3,
+            size: 3,
+            min_size: 2,
+            pgs: 4,
+            log_entries_max: 100,
+            log_dups_tracked: 3000,
+            out_after_s: 600,
+            recovery_max: 0,
+        }
     }
 }
 
@@ -242,6 +254,7 @@ fn add_mon(sim: &mut Sim, name: &str, plan: &Plan) -> HostId {
 fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], plan: &Plan) -> HostId {
     let (own, mon_addrs) = (ids.clone(), mon_addrs.to_vec());
     let (log_entries_max, tracked) = (plan.log_entries_max, plan.log_dups_tracked.to_string());
+    let recovery_max = plan.recovery_max.to_string();
     let whoami = n as i32;
     let id = sim.add(&format!("osd.{n}"), OSD_PORT, DISK_BYTES, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
         let mut rng = ChaCha8Rng::seed_from_u64(boot.seed);
@@ -251,6 +264,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
         let location = [("root", "default".to_owned()), ("host", format!("host-{n}"))];
         let mut options = ConfigValues::new(name.clone(), "ceph", "");
         options.set("osd_pg_log_dups_tracked", Source::File, &tracked).expect("a number");
+        options.set("osd_recovery_max_active", Source::File, &recovery_max).expect("a number");
         let osd = osd::OsdConfig {
             whoami: OsdId(whoami),
             fsid: own.fsid,

@@ -21,7 +21,8 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 
 fn work(seed: u64) -> Workload {
     let (ops_per_task, pause_ms_max) = (300, if slow(seed) { 100 } else { 500 });
-    let (pool, tasks, objects_per_task, bytes_max) = (sim::POOL.into(), 3, 4, 40_000);
+    // Many objects are missing for long after a crash, few are written again and again.
+    let (pool, tasks, objects_per_task, bytes_max) = (sim::POOL.into(), 3, [4, 16][seed as usize / 4 % 2], 40_000);
     Workload { pool, tasks, objects_per_task, ops_per_task, bytes_max, pause_ms_max }
 }
 
@@ -48,7 +49,8 @@ fn plan(seed: u64) -> Plan {
     let log_dups_tracked = env("DUPS").unwrap_or(log_dups_tracked);
     let out_after_s = [20, 600][seed as usize / 8 % 2];
     let mons = env("MONS").map_or([1, 1, 3][seed as usize / 5 % 3], |n| n as usize);
-    Plan { mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s }
+    let recovery_max = [1, 0][(seed as usize / 4 % 2) ^ (seed as usize % 2)];
+    Plan { mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, recovery_max }
 }
 
 /// How a run ended.
@@ -120,6 +122,36 @@ fn start_log() {
     }
 }
 
+/// Every PG has to become active+clean: somebody's primary says so.
+fn wait_for_clean(cluster: &mut Cluster, pgs: u32) {
+    let until = cluster.sim.now_ns() + 900 * SECOND;
+    let mut unclean = Vec::new();
+    while cluster.sim.now_ns() < until && cluster.model.borrow().faults.is_empty() {
+        unclean = (0..pgs).map(|pg| format!("1.{pg:x}")).filter(|pg| !is_clean(cluster, pg)).collect();
+        if unclean.is_empty() {
+            // Copies that nobody needs any more are being removed.
+            return cluster.sim.run_until(cluster.sim.now_ns() + 10 * SECOND);
+        }
+        cluster.sim.run_until(cluster.sim.now_ns() + 10 * SECOND);
+    }
+    cluster.model.borrow_mut().fault(format!("PGs {unclean:?} do not become active+clean"));
+}
+
+fn is_clean(cluster: &mut Cluster, pg: &str) -> bool {
+    is_said(cluster, pg, r#""active+clean""#)
+}
+
+/// True if somebody answers that of a PG.
+fn is_said(cluster: &mut Cluster, pg: &str, what: &str) -> bool {
+    cluster.sim.admin_replies();
+    for osd in cluster.osds.clone() {
+        cluster.sim.admin(osd, 1, &format!(r#"{{"prefix": "pg", "pgid": "{pg}", "cmd": "query"}}"#));
+    }
+    cluster.sim.run_until(cluster.sim.now_ns() + SECOND / 10);
+    let replies = cluster.sim.admin_replies();
+    replies.iter().any(|(_, _, reply)| String::from_utf8_lossy(reply).contains(what))
+}
+
 /// Takes the power from every OSD and looks at what is on the disks.
 fn check_stores(cluster: &mut Cluster) {
     for (n, osd) in cluster.osds.clone().into_iter().enumerate() {
@@ -133,7 +165,7 @@ fn check_stores(cluster: &mut Cluster) {
     }
 }
 
-/// What every disk holds of every object, by blocks, where copies differ; for whoever replays a seed that failed.
+/// Copies of an object that differ, on whatever disk they are, by blocks. It takes the power from every OSD.
 fn compare_copies(cluster: &mut Cluster) {
     let mut found: BTreeMap<String, BTreeMap<usize, Vec<u32>>> = BTreeMap::new();
     for (n, osd) in cluster.osds.clone().into_iter().enumerate() {
@@ -151,7 +183,7 @@ fn compare_copies(cluster: &mut Cluster) {
                         None => disk.pending().into_iter().for_each(|(id, _)| s.handle_io(Default::default(), id, disk.complete(id))),
                     }
                 };
-                let data = data.map(|d| format!("{d:?}").into_bytes()).unwrap_or_default();
+                let data = data.map(|d| d.data.contiguous().to_vec()).unwrap_or_default();
                 let blocks = data.chunks(4096).map(crc32c_of).collect();
                 found.entry(format!("{coll} {:?}", object.name)).or_default().insert(n, blocks);
             }
@@ -161,7 +193,7 @@ fn compare_copies(cluster: &mut Cluster) {
         let mut all = copies.values();
         let first = all.next();
         if all.any(|c| Some(c) != first) {
-            eprintln!("copies of {object} differ: {copies:x?}");
+            cluster.model.borrow_mut().fault(format!("copies of {object} differ: {copies:x?}"));
         }
     }
 }
@@ -213,11 +245,12 @@ fn run(seed: u64, rounds: usize) -> Outcome {
         let finished = cluster.model.borrow().finished;
         cluster.model.borrow_mut().fault(format!("{finished} of {expected} tasks have ended, the others hang"));
     }
+    wait_for_clean(&mut cluster, plan(seed).pgs);
     check_stores(&mut cluster);
     if std::env::var("SEED").is_ok() && !cluster.model.borrow().faults.is_empty() {
         examine(&mut cluster);
-        compare_copies(&mut cluster);
     }
+    compare_copies(&mut cluster);
     let model = cluster.model.borrow();
     Outcome {
         hash: cluster.sim.log.hash(),
@@ -235,6 +268,37 @@ fn a_calm_cluster_serves_what_it_was_given() {
         let outcome = run(seed, 0);
         assert!(outcome.faults.is_empty(), "seed {seed}: {:#?}", outcome.faults);
         assert!(outcome.writes > 50 && outcome.reads > 50, "{} writes, {} reads", outcome.writes, outcome.reads);
+    }
+}
+
+#[test]
+fn clients_do_not_wait_for_a_recovery_of_many_objects() {
+    for seed in seeds(6) {
+        let mut slow = Tunables::default();
+        slow.disk.flush_ns = 20_000_000..100_000_000;
+        let log_entries_max = [20, 10_000][seed as usize % 2];
+        let plan = Plan { osds: 3, size: 3, min_size: 2, pgs: 1, log_entries_max, recovery_max: 1, ..Plan::default() };
+        let mut cluster = Cluster::new(seed, slow, &plan);
+        assert!(cluster.run_until_finished(1, Duration::from_secs(120)), "seed {seed}: the cluster does not come up");
+        let many = Workload { pool: sim::POOL.into(), tasks: 4, objects_per_task: 60, ops_per_task: 150, bytes_max: 20_000, pause_ms_max: 1 };
+        let away = cluster.osds[seed as usize % 3];
+        cluster.sim.crash(away, true);
+        cluster.add_workload("writer-a", many.clone());
+        assert!(cluster.run_until_finished(5, Duration::from_secs(900)), "seed {seed}: {:?}", cluster.model.borrow().faults);
+        cluster.sim.start(away);
+        let word = if seed % 2 == 0 { "backfilling" } else { "recovering" };
+        let until = cluster.sim.now_ns() + 100 * SECOND;
+        while !is_said(&mut cluster, "1.0", word) {
+            assert!(cluster.sim.now_ns() < until, "seed {seed}: never {word}");
+        }
+        cluster.add_workload("writer-b", Workload { tasks: 1, ops_per_task: 10, ..many });
+        assert!(cluster.run_until_finished(6, Duration::from_secs(60)), "seed {seed}: clients wait");
+        assert!(is_said(&mut cluster, "1.0", word), "seed {seed}: recovery has ended before the clients have");
+        wait_for_clean(&mut cluster, 1);
+        cluster.add_reader();
+        assert!(cluster.run_until_finished(7, Duration::from_secs(300)), "seed {seed}");
+        compare_copies(&mut cluster);
+        assert!(cluster.model.borrow().faults.is_empty(), "seed {seed}: {:#?}", cluster.model.borrow().faults);
     }
 }
 
