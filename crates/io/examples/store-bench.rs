@@ -1,6 +1,6 @@
 //! How fast the object store is by itself, and what an operation costs.
 //!
-//! `cargo run --release -p io --example store-bench -- DIR [depth=16] [seconds=10] [size=4096] [objects=20000] [batch=...]`
+//! `cargo run --release -p io --example store-bench -- DIR [depth=16] [seconds=10] [size=4096] [objects=20000] [batch=... window=...]`
 //! In DIR a store is made and removed: new objects of `size` with an attribute and two collection keys each, as an OSD
 //! writes them; random overwrites; random reads, cached and not. Prints operations, latency and CPU time of this
 //! process, all threads, for each.
@@ -75,6 +75,7 @@ fn args() -> Result<Args, Error> {
             "memtables" => a.memtables = Some(value.parse()?),
             "threads" => a.backend = Backend::Threads(value.parse()?),
             "deferred" => a.config.prefer_deferred_size = value.parse()?,
+            "window" => a.config.deferred_window_bytes = value.parse()?,
             "batch" => a.config.deferred_batch_bytes = value.parse()?,
             "data_cache" => a.config.data_cache_bytes = value.parse()?,
             "onode_cache" => a.config.onode_cache_bytes = value.parse()?,

@@ -1,7 +1,7 @@
 //! From changes to promises: device writes, the device's flush, the batch, the database's flush, and what follows.
 
 use crate::buf::zeros;
-use crate::deferred::Record;
+use crate::deferred::{Batch, Record};
 use crate::onode::{BLOCK, Block};
 use crate::store::{FlushFor, IoKind};
 use crate::txc::{Change, Pend, Source, Txc, TxcState, compose};
@@ -236,22 +236,28 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if self.poisoned.is_some() || self.deferred.batch.is_some() || !self.deferred.has_committed() {
             return;
         }
-        let runs = self.deferred.start_batch();
-        let nothing = runs.is_empty();
-        for (first, list) in runs {
-            let id = self.io(IoKind::DeferredWrite);
-            self.dev.write(id, first * BLOCK, list);
-        }
-        if nothing {
-            self.finish_deferred_batch();
+        self.deferred.start_batch(self.config.deferred_window_bytes);
+        match self.deferred.batch.as_ref().is_none_or(Batch::is_written) {
+            true => self.finish_deferred_batch(),
+            false => self.drive_deferred_batch(),
         }
     }
 
-    pub(crate) fn handle_deferred_written(&mut self) {
+    /// Goes on with the batch: little by little, for every flush has to wait for what the device has been given before.
+    fn drive_deferred_batch(&mut self) {
+        while let Some((first, list)) = self.deferred.batch.as_mut().and_then(|b| b.next_write(self.config.deferred_window_bytes)) {
+            let id = self.io(IoKind::DeferredWrite { bytes: list.len() as u64 });
+            self.dev.write(id, first * BLOCK, list);
+        }
+    }
+
+    pub(crate) fn handle_deferred_written(&mut self, bytes: u64) {
         let Some(batch) = &mut self.deferred.batch else { return };
-        batch.ios -= 1;
-        if batch.ios == 0 {
+        batch.written(bytes);
+        if batch.is_written() {
             self.dev_waiting.push(FlushFor::DeferredBatch);
+        } else {
+            self.drive_deferred_batch();
         }
     }
 

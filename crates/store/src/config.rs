@@ -8,6 +8,9 @@ pub struct StoreConfig {
     pub prefer_deferred_size: u32,
     /// Deferred bytes that start a batch of device writes; what is less stays in the log.
     pub deferred_batch_bytes: u64,
+    /// Deferred bytes on their way to the device at a time: every flush, of the key-value engine's log too, waits for
+    /// what the disk was given before.
+    pub deferred_window_bytes: u64,
     /// Deferred bytes not in their place yet from which on further deferred writes wait for their commit
     /// (`bluestore_throttle_deferred_bytes`): a slow disk slows its clients down, not our memory up.
     pub deferred_bytes_max: u64,
@@ -28,6 +31,7 @@ impl Default for StoreConfig {
         StoreConfig {
             prefer_deferred_size: 32 << 10,
             deferred_batch_bytes: 4 << 20,
+            deferred_window_bytes: 128 << 10,
             deferred_bytes_max: 32 << 20,
             onode_cache_bytes: 40 << 20,
             data_cache_bytes: 16 << 20,

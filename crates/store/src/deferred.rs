@@ -12,9 +12,6 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use types::msg::BufList;
 
-/// Longest single device write of a batch, in blocks.
-const RUN_BLOCKS_MAX: usize = 256;
-
 /// A record in the database.
 pub(crate) struct Record {
     pub seq: u64,
@@ -74,8 +71,32 @@ pub(crate) struct DeferredBlock {
 pub(crate) struct Batch {
     pub records: Vec<Record>,
     pub bytes: u64,
-    /// Device writes not answered.
-    pub ios: usize,
+    /// What is still to be written where: sorted, newest content of each block, neighbours together.
+    runs: VecDeque<(u64, BufList)>,
+    /// Bytes on their way to the device.
+    in_flight: u64,
+}
+
+impl Batch {
+    /// The next device write, if there may be one more beside those on their way.
+    pub fn next_write(&mut self, window: u64) -> Option<(u64, BufList)> {
+        let len = self.runs.front()?.1.len() as u64;
+        if self.in_flight > 0 && self.in_flight + len > window {
+            return None;
+        }
+        self.in_flight += len;
+        self.runs.pop_front()
+    }
+
+    /// A device write has been answered.
+    pub fn written(&mut self, bytes: u64) {
+        self.in_flight -= bytes;
+    }
+
+    /// True if nothing is on its way and nothing is left.
+    pub fn is_written(&self) -> bool {
+        self.in_flight == 0 && self.runs.is_empty()
+    }
 }
 
 #[derive(Default)]
@@ -129,9 +150,8 @@ impl Deferred {
         self.records.front().is_some_and(|r| r.seq <= self.committed)
     }
 
-    /// Takes the durable records as a batch, and says what to write where: sorted, newest content of each block,
-    /// neighbours together.
-    pub fn start_batch(&mut self) -> Vec<(u64, BufList)> {
+    /// Takes the durable records as a batch; its device writes are of up to `run_bytes_max` each.
+    pub fn start_batch(&mut self, run_bytes_max: u64) {
         let n = self.records.iter().take_while(|r| r.seq <= self.committed).count();
         let records: Vec<Record> = self.records.drain(..n).collect();
         let bytes = records.iter().map(Record::bytes).sum();
@@ -142,15 +162,15 @@ impl Deferred {
                 newest.insert(*phys, data.clone());
             }
         }
-        let mut runs: Vec<(u64, BufList)> = Vec::new();
+        let mut runs: VecDeque<(u64, BufList)> = VecDeque::new();
         for (phys, data) in newest {
-            match runs.last_mut() {
-                Some((first, list)) if *first + list.0.len() as u64 == phys && list.0.len() < RUN_BLOCKS_MAX => list.push(data),
-                _ => runs.push((phys, data.into())),
+            let full = |list: &BufList| list.len() as u64 + BLOCK > run_bytes_max;
+            match runs.back_mut() {
+                Some((first, list)) if *first + list.0.len() as u64 == phys && !full(list) => list.push(data),
+                _ => runs.push_back((phys, data.into())),
             }
         }
-        self.batch = Some(Batch { records, bytes, ios: runs.len() });
-        runs
+        self.batch = Some(Batch { records, bytes, runs, in_flight: 0 });
     }
 
     /// One record touches the block no more. `Some` when it was the last: the content, and whether the block is free.
@@ -191,8 +211,32 @@ mod tests {
             d.expect(phys, seq, None);
             d.push(Record { seq, blocks: vec![(phys, block(seq as u8))] });
         }
-        let runs = d.start_batch();
-        assert_eq!(runs, [(10, BufList(vec![block(3), block(2)]))]);
+        d.start_batch(1 << 20);
+        assert_eq!(d.batch.unwrap().runs, [(10, BufList(vec![block(3), block(2)]))]);
         assert_eq!(d.records.len(), 1);
+    }
+
+    #[test]
+    fn a_batch_goes_to_the_device_little_by_little() {
+        let mut d = Deferred { committed: 99, ..Deferred::default() };
+        for phys in 0..10 {
+            d.expect(phys, phys, None);
+            d.push(Record { seq: phys, blocks: vec![(phys, block(1))] });
+        }
+        d.start_batch(2 * BLOCK);
+        let batch = d.batch.as_mut().unwrap();
+        let window = 4 * BLOCK;
+        let firsts: Vec<u64> = std::iter::from_fn(|| batch.next_write(window)).map(|(first, _)| first).collect();
+        assert_eq!(firsts, [0, 2]);
+        batch.written(2 * BLOCK);
+        assert_eq!(batch.next_write(window).map(|(first, list)| (first, list.len() as u64)), Some((4, 2 * BLOCK)));
+        assert!(batch.next_write(window).is_none());
+        batch.written(4 * BLOCK);
+        // However small the window, something goes.
+        assert!(batch.next_write(1).is_some() && batch.next_write(1).is_none() && !batch.is_written());
+        batch.written(2 * BLOCK);
+        assert!(batch.next_write(1).is_some());
+        batch.written(2 * BLOCK);
+        assert!(batch.is_written());
     }
 }

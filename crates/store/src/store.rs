@@ -76,7 +76,7 @@ pub struct Store<D, K> {
 pub(crate) enum IoKind {
     TxcWrite { txc: u64, first: u64 },
     PendRead { pend: u64, piece: usize, block: onode::Block, attempts: u32 },
-    DeferredWrite,
+    DeferredWrite { bytes: u64 },
     Read { read: u64, part: usize },
     DevFlush,
     KvFlush,
@@ -127,7 +127,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             (_, Err(errno)) => self.poison(errno),
             (_, Ok(_)) if self.poisoned.is_some() => {}
             (IoKind::TxcWrite { txc, first }, Ok(_)) => self.handle_txc_written(txc, first),
-            (IoKind::DeferredWrite, Ok(_)) => self.handle_deferred_written(),
+            (IoKind::DeferredWrite { bytes }, Ok(_)) => self.handle_deferred_written(bytes),
             (IoKind::DevFlush, Ok(_)) => self.handle_dev_flushed(),
             (IoKind::KvFlush, Ok(_)) => self.handle_kv_flushed(id),
         }

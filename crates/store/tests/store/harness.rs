@@ -25,6 +25,7 @@ pub fn tight_config(rng: &mut ChaCha8Rng) -> StoreConfig {
     StoreConfig {
         prefer_deferred_size: *[0, 4096, 8192, 32768].choose(rng).unwrap(),
         deferred_batch_bytes: *[1, 32 << 10, 1 << 20].choose(rng).unwrap(),
+        deferred_window_bytes: *[1, 8192, 1 << 20].choose(rng).unwrap(),
         deferred_bytes_max: *[1, 40 << 10, 1 << 20].choose(rng).unwrap(),
         onode_cache_bytes: *[0, 4000, 1 << 20].choose(rng).unwrap(),
         data_cache_bytes: *[0, 16 << 10, 1 << 20].choose(rng).unwrap(),
