@@ -8,12 +8,13 @@ use osd::object::INFO_ATTR;
 use osd::ops::{Env, Fetched, Limits, Outcome, Plan, execute, list_page};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use store::mem::{MemDev, MemDisk, MemKv};
 use store::{Kv, KvBatch, ReadData, ReadFlags, ReadId, Store, StoreConfig, StoreEvent, Transaction, TxcId};
 use types::msg::osd_op::{Extent, Op, OsdOp, Pgls, Watch, Xattr};
 use types::msg::{MOsdOp, RawMessage, WireMessage};
-use types::{Epoch, Errno, HObject, Mono, Now, ObjectLocator, PgId, PoolId, ReqId, ShardPgId, Snap, Utime, features};
+use types::{EVersion, Epoch, Errno, HObject, Mono, Now, ObjectLocator, PgId, PoolId, ReqId, ShardPgId, Snap, Utime, features};
 use uuid::Uuid;
 
 const COLL: ShardPgId = ShardPgId { pg: PgId { pool: PoolId(1), seed: 0 }, shard: -1 };
@@ -187,8 +188,10 @@ pub fn operation_seeds() -> Vec<Vec<u8>> {
 pub fn listing(data: &[u8]) {
     let Some(m) = message(data) else { return };
     let mut bench = Bench::new();
+    let object = HObject { pool: COLL.pg.pool, hash: COLL.pg.seed, name: "missing".into(), ..HObject::min() };
+    let missing = BTreeMap::from([(object, EVersion { epoch: Epoch(3), version: 7 })]);
     for op in m.ops.iter().take(4) {
-        let _ = list_page(&mut bench.store, COLL, 8, &m, op);
+        let _ = list_page(&mut bench.store, COLL, &missing, 8, &m, op);
     }
 }
 
