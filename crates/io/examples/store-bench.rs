@@ -168,7 +168,6 @@ impl Bench {
     }
 
     fn deliver(&mut self) {
-        self.events.clear();
         let mut done = Vec::new();
         self.events.take(&mut done);
         let before = done.len();

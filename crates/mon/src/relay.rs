@@ -199,7 +199,7 @@ impl<K: Kv> Mon<K> {
                 None => self.refuse_remote(link, session),
             },
             PeerSays::Message { session, message } => match self.relay.here.get(&(link, session)).copied() {
-                Some(id) => self.handle_message_here(now, id, message.into()),
+                Some(id) => self.handle_message_here(now, id, message),
                 None => self.refuse_remote(link, session),
             },
             PeerSays::Reset { session } => self.drop_remote(link, session),
@@ -220,7 +220,7 @@ impl<K: Kv> Mon<K> {
         let session = SessionId(*session);
         let Some(client) = self.relay.clients.get_mut(&session) else { return };
         let effect = match answer {
-            PeerAnswer::Send { message, .. } => Effect::Pass { session, message: message.into() },
+            PeerAnswer::Send { message, .. } => Effect::Pass { session, message },
             PeerAnswer::AuthMore { payload, .. } => Effect::AuthMore { session, payload },
             PeerAnswer::AuthDone { mode, who, .. } => {
                 *client = Some(Peer {
@@ -290,7 +290,7 @@ impl<K: Kv> Mon<K> {
             // For this monitor alone.
             Some(_) if raw.kind == MCommand::KIND => Some(raw),
             Some(to) => {
-                let says = PeerSays::Message { session: session.0, message: raw.into() };
+                let says = PeerSays::Message { session: session.0, message: raw };
                 self.effects.push_back(Effect::Peer { to, says });
                 None
             }
@@ -373,7 +373,7 @@ impl<K: Kv> Mon<K> {
         let answer = match effect {
             Effect::Send { tid, message, .. } => {
                 let message = RawMessage { tid, ..message.to_raw(features::SUPPORTED) };
-                PeerAnswer::Send { session, message: message.into() }
+                PeerAnswer::Send { session, message }
             }
             Effect::AuthMore { payload, .. } => PeerAnswer::AuthMore { session, payload },
             Effect::AuthDone { mode, granted, .. } => PeerAnswer::AuthDone { session, mode, who: proven(*granted) },

@@ -74,3 +74,21 @@ pub enum Event {
     /// with a new session and another `Ready`.
     Reset { conn: ConnId, why: Fault },
 }
+
+impl Event {
+    /// The session it is about.
+    pub fn conn(&self) -> ConnId {
+        match self {
+            Event::AuthStart { conn }
+            | Event::AuthReplyMore { conn, .. }
+            | Event::AuthDone { conn, .. }
+            | Event::AuthBad { conn, .. }
+            | Event::AuthRequest { conn, .. }
+            | Event::Replaced { conn, .. }
+            | Event::Ready { conn, .. }
+            | Event::Message { conn, .. }
+            | Event::KeepaliveAck { conn }
+            | Event::Reset { conn, .. } => *conn,
+        }
+    }
+}

@@ -153,13 +153,11 @@ impl MonClient {
 
     /// Takes an event of the endpoint; what is not for the monitor client comes back.
     pub fn handle_event(&mut self, now: Now, ep: &mut Endpoint, event: Event) -> Option<Event> {
-        if let Some(conn) = conn_of(&event) {
-            if self.session.conn() == Some(conn) {
-                return self.handle_mon_event(now, ep, event);
-            }
-            if self.dials.contains(conn) {
-                return self.handle_dial_event(ep, event);
-            }
+        if self.session.conn() == Some(event.conn()) {
+            return self.handle_mon_event(now, ep, event);
+        }
+        if self.dials.contains(event.conn()) {
+            return self.handle_dial_event(ep, event);
         }
         Some(event)
     }
@@ -292,19 +290,4 @@ impl MonClient {
     fn say(&mut self, event: MonClientEvent) {
         self.events.push_back(event);
     }
-}
-
-/// The session an event is about.
-fn conn_of(event: &Event) -> Option<ConnId> {
-    Some(match event {
-        Event::AuthStart { conn }
-        | Event::AuthReplyMore { conn, .. }
-        | Event::AuthDone { conn, .. }
-        | Event::AuthBad { conn, .. }
-        | Event::Ready { conn, .. }
-        | Event::Message { conn, .. }
-        | Event::KeepaliveAck { conn }
-        | Event::Reset { conn, .. } => *conn,
-        Event::AuthRequest { .. } | Event::Replaced { .. } => return None,
-    })
 }

@@ -287,7 +287,7 @@ impl DevEvents {
         }
     }
 
-    /// Makes the descriptor unreadable again; call before `take` when it woke the loop.
+    /// Makes the descriptor unreadable again, for whoever waits by level and not by edge: call before `take`.
     pub fn clear(&self) {
         let mut count = [0u8; 8];
         // SAFETY: reads eight bytes into eight bytes of ours. Nothing to read is fine.

@@ -80,18 +80,7 @@ impl Links {
 
     /// Takes an event that concerns one of these sessions; gives back any other.
     pub fn handle_event(&mut self, now: Now, ep: &mut Endpoint, event: Event) -> Result<Option<LinkEvent>, Event> {
-        let conn = match &event {
-            Event::AuthStart { conn }
-            | Event::AuthReplyMore { conn, .. }
-            | Event::AuthDone { conn, .. }
-            | Event::AuthBad { conn, .. }
-            | Event::Ready { conn, .. }
-            | Event::Message { conn, .. }
-            | Event::KeepaliveAck { conn }
-            | Event::Reset { conn, .. } => *conn,
-            _ => return Err(event),
-        };
-        let Some((&id, link)) = self.members.iter_mut().find(|(_, l)| l.conn() == Some(conn)) else { return Err(event) };
+        let Some((&id, link)) = self.members.iter_mut().find(|(_, l)| l.conn() == Some(event.conn())) else { return Err(event) };
         Ok(link.handle_event(now, ep, id, &mut self.rng, event))
     }
 }

@@ -29,15 +29,8 @@ pub const POOL: PoolId = PoolId(1);
 #[denc(v = 1, compat = 1)]
 struct Page {
     handle: HObject,
-    entries: Vec<PageEntry>,
-}
-
-#[derive(denc::Decode)]
-#[allow(dead_code)]
-struct PageEntry {
-    nspace: denc::BString,
-    name: denc::BString,
-    locator: denc::BString,
+    /// Namespace, name, locator.
+    entries: Vec<(denc::BString, denc::BString, denc::BString)>,
 }
 
 struct Daemon {
@@ -539,7 +532,7 @@ impl Cluster {
             let reply = self.call("", osd_flag::READ | osd_flag::PGOP, vec![op]);
             assert!(reply.result >= 0, "{}", reply.result);
             let page: Page = denc::from_bytes(&reply.ops[0].outdata.contiguous()).unwrap();
-            names.extend(page.entries.into_iter().map(|e| e.name.to_string()));
+            names.extend(page.entries.into_iter().map(|(_, name, _)| name.to_string()));
             if reply.result == 1 {
                 return names;
             }

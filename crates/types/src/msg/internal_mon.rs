@@ -2,7 +2,7 @@
 //!
 //! Every member dials every other one and speaks on what it dialled; what is asked for there is answered there.
 
-use super::{BufList, RawMessage, message};
+use super::{RawMessage, message};
 use crate::{AddrVec, EntityName};
 use bytes::Bytes;
 use denc::{Decode, Encode};
@@ -41,7 +41,7 @@ pub enum PeerSays {
     Ready { session: u64, kind: u8, addrs: AddrVec, features: u64 },
     /// The client's message.
     #[denc(tag = 6)]
-    Message { session: u64, message: Carried },
+    Message { session: u64, message: RawMessage },
     /// The client is gone.
     #[denc(tag = 7)]
     Reset { session: u64 },
@@ -51,7 +51,7 @@ pub enum PeerSays {
 #[derive(Debug, Clone, PartialEq, Encode, Decode)]
 pub enum PeerAnswer {
     #[denc(tag = 1)]
-    Send { session: u64, message: Carried },
+    Send { session: u64, message: RawMessage },
     #[denc(tag = 2)]
     AuthMore { session: u64, payload: Bytes },
     /// The client has proven who it is: everything needed to open its session.
@@ -76,34 +76,6 @@ pub struct Proven {
     pub mon_caps: String,
 }
 
-/// A message inside another.
-#[derive(Debug, Clone, PartialEq, Encode, Decode)]
-#[denc(v = 1, compat = 1)]
-pub struct Carried {
-    pub kind: u16,
-    pub version: u16,
-    pub compat: u16,
-    pub priority: u16,
-    pub tid: u64,
-    pub front: Bytes,
-    pub middle: Bytes,
-    pub data: BufList,
-}
-
-impl From<RawMessage> for Carried {
-    fn from(m: RawMessage) -> Self {
-        let RawMessage { kind, version, compat, priority, tid, front, middle, data } = m;
-        Carried { kind, version, compat, priority, tid, front, middle, data }
-    }
-}
-
-impl From<Carried> for RawMessage {
-    fn from(m: Carried) -> Self {
-        let Carried { kind, version, compat, priority, tid, front, middle, data } = m;
-        RawMessage { kind, version, compat, priority, tid, front, middle, data }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::tests::round_trip;
@@ -119,13 +91,12 @@ mod tests {
             PeerSays::Quorum { term: 4, ranks: vec![0, 2], age_ms: 12 },
             PeerSays::Auth { session: 1, first: true, method: 2, modes: vec![2, 1], payload: Bytes::new() },
             PeerSays::Ready { session: 1, kind: EntityKind::CLIENT.0, addrs: AddrVec::default(), features: 1 },
-            PeerSays::Message { session: 1, message: message.clone().into() },
+            PeerSays::Message { session: 1, message },
             PeerSays::Reset { session: 1 },
         ];
         for says in says {
             round_trip(&MonPeer { from: 2, says });
         }
-        assert_eq!(RawMessage::from(Carried::from(message.clone())), message);
     }
 
     #[test]
@@ -139,7 +110,7 @@ mod tests {
             mon_caps: "allow r".into(),
         };
         let answers = [
-            PeerAnswer::Send { session: 1, message: RawMessage::default().into() },
+            PeerAnswer::Send { session: 1, message: RawMessage::default() },
             PeerAnswer::AuthMore { session: 1, payload: Bytes::new() },
             PeerAnswer::AuthDone { session: 1, mode: 2, who },
             PeerAnswer::AuthBad { session: 1, method: 2, errno: 13 },

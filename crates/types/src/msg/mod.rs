@@ -103,8 +103,10 @@ impl From<Bytes> for BufList {
     }
 }
 
-/// A message as a session carries it. The sender is a property of the session, not of the message.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// A message as a session carries it. The sender is a property of the session, not of the message. Its encoding is for
+/// messages that carry another one between our daemons (`internal_mon`).
+#[derive(Debug, Clone, PartialEq, Eq, Default, denc::Encode, denc::Decode)]
+#[denc(v = 1, compat = 1)]
 pub struct RawMessage {
     /// `CEPH_MSG_*`, `MSG_*`; ours start at 0x7000.
     pub kind: u16,
