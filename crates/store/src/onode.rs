@@ -252,6 +252,13 @@ impl Onode {
         (size_of::<Onode>() + 144 + node(self.segs.len() - 1, size_of::<Segment>() + 8) + attrs + segs) as u64
     }
 
+    /// The value of the `O` key, if that is all there is to know: `None` for what the database does not have (yet).
+    pub fn pack(&mut self) -> Option<Box<[u8]>> {
+        self.segs.iter_mut().for_each(Segment::settle);
+        let is_known = self.segs.first.pend.is_empty() && self.pins == 0 && !self.dirty && self.exists && self.stored;
+        is_known.then(|| Vec::from(self.to_value()).into_boxed_slice())
+    }
+
     /// The value of the `O` key.
     pub fn to_value(&self) -> Bytes {
         let first = &self.segs.first;
