@@ -117,10 +117,14 @@ impl Shared {
     fn flush(&self) -> Result<Bytes, Errno> {
         let started = Instant::now();
         let result = self.db.flush_wal(true).map_err(|e| kv_error("flush", e).errno);
-        let took = started.elapsed().as_nanos() as u64;
-        let mean = self.mean_ns.load(Ordering::Relaxed);
-        self.mean_ns.store(mean - mean / AVERAGED_OVER + took / AVERAGED_OVER, Ordering::Relaxed);
+        self.learn(started.elapsed());
         result.map(|()| Bytes::new())
+    }
+
+    /// Takes a flush's duration into the average.
+    fn learn(&self, took: Duration) {
+        let mean = self.mean_ns.load(Ordering::Relaxed);
+        self.mean_ns.store(mean - mean / AVERAGED_OVER + took.as_nanos() as u64 / AVERAGED_OVER, Ordering::Relaxed);
     }
 }
 
@@ -166,16 +170,12 @@ mod tests {
         let mut kv = RocksKv::open(&RocksConfig::new(dir.path(), Layout::ObjectStore), tx).unwrap();
         let flusher = kv.flusher();
         flusher.run_by_loop();
-        flusher.0.mean_ns.store(QUICK.as_nanos() as u64 * 2, Ordering::Relaxed);
-        // Flushes of nothing take no time on any disk.
-        for n in 0..10 * AVERAGED_OVER {
-            kv.flush(IoId(n));
-            if !flusher.end_turn() {
-                answers.recv_timeout(Duration::from_secs(9)).unwrap().1.unwrap();
-            } else {
-                return;
-            }
-        }
-        panic!("still left to the thread");
+        (0..10 * AVERAGED_OVER).for_each(|_| flusher.0.learn(2 * QUICK));
+        kv.flush(IoId(1));
+        assert!(!flusher.end_turn(), "left to the thread");
+        answers.recv_timeout(Duration::from_secs(9)).unwrap().1.unwrap();
+        (0..10 * AVERAGED_OVER).for_each(|_| flusher.0.learn(QUICK / 2));
+        kv.flush(IoId(2));
+        assert!(flusher.end_turn(), "waited for again");
     }
 }
