@@ -149,6 +149,9 @@ pub(crate) struct Shared {
     pub recovery_max: usize,
     /// One less is on its way: PGs may wait for that.
     pub recovery_freed: bool,
+    /// Objects that backfill looks at at once, at least and at most (`osd_backfill_scan_min`, `osd_backfill_scan_max`).
+    pub scan_min: usize,
+    pub scan_max: usize,
     /// Entries a PG log keeps (`osd_min_pg_log_entries`).
     pub log_entries_max: usize,
     /// Writes whose requests a PG remembers, by its log and beyond it (`osd_pg_log_dups_tracked`).

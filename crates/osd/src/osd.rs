@@ -107,6 +107,8 @@ impl Osd {
             recovery_active: 0,
             recovery_max: commands.recovery_max(&config.device_class),
             recovery_freed: false,
+            scan_min: 64,
+            scan_max: 512,
             log_entries_max: config.log_entries_max,
             log_dups_tracked: commands.log_dups_tracked(),
         };

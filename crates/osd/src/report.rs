@@ -140,8 +140,8 @@ impl Osd {
         let (mut primary, mut replica, mut stray) = (0u64, 0u64, 0u64);
         for (id, pg) in &mut self.pgs {
             let held = pools.entry(id.pool).or_default();
-            held.data_stored += pg.totals.bytes;
-            held.allocated += pg.totals.bytes;
+            held.data_stored += pg.bytes_held();
+            held.allocated += pg.bytes_held();
             match (pg.is_primary(me), pg.walk.mapping.involves(me)) {
                 (true, _) => {
                     primary += 1;

@@ -13,7 +13,7 @@ use client::{Handle, MonClientConfig};
 use node::{MonNode, Node, OsdNode, OsdNodeConfig};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
@@ -46,6 +46,8 @@ pub struct Plan {
     pub out_after_s: u32,
     /// `osd_recovery_max_active`: with few, objects are missing for long.
     pub recovery_max: u32,
+    /// `osd_backfill_scan_min`: with few objects to a page, a backfill has many cursors to be interrupted at.
+    pub scan_min: u32,
 }
 
 impl Default for Plan {
@@ -60,6 +62,7 @@ impl Default for Plan {
             log_dups_tracked: 3000,
             out_after_s: 600,
             recovery_max: 0,
+            scan_min: 64,
         }
     }
 }
@@ -72,6 +75,8 @@ pub struct Cluster {
     pub programs: Vec<HostId>,
     pub model: Rc<RefCell<Model>>,
     ids: Rc<Identity>,
+    /// Commands that have not been obeyed yet.
+    commands: Rc<Cell<usize>>,
     mon_addrs: Vec<AddrVec>,
 }
 
@@ -122,7 +127,7 @@ impl Cluster {
         let mon_addrs: Vec<AddrVec> = mons.iter().map(|mon| AddrVec(vec![EntityAddr::msgr2(sim.addr(*mon), 0)])).collect();
         let osds = (0..plan.osds).map(|n| add_osd(&mut sim, &ids, n, &mon_addrs, plan)).collect();
         let model = Rc::new(RefCell::new(Model::default()));
-        let mut cluster = Cluster { sim, mons, osds, programs: Vec::new(), model, ids, mon_addrs };
+        let mut cluster = Cluster { sim, mons, osds, programs: Vec::new(), model, ids, commands: Rc::default(), mon_addrs };
         for mon in cluster.mons.clone() {
             cluster.sim.start(mon);
         }
@@ -143,6 +148,31 @@ impl Cluster {
     pub fn add_reader(&mut self) {
         let model = self.model.clone();
         self.add_program("reader", move |_, handle, clock| vec![read_everything(POOL.into(), model.clone(), handle, clock)]);
+    }
+
+    /// Gives an OSD that is not running an empty disk, as whoever replaces a broken one does.
+    pub fn replace_disk(&mut self, n: usize) {
+        self.sim.replace_disk(self.osds[n], DISK_BYTES);
+        format_osd(&self.sim, &self.ids, self.osds[n], n);
+    }
+
+    /// An operator gives a command until it succeeds.
+    pub fn command(&mut self, json: &str) {
+        let (json, open) = (json.to_owned(), self.commands.clone());
+        open.set(open.get() + 1);
+        self.add_program("operator", move |_, handle, clock| {
+            let (json, open) = (json.clone(), open.clone());
+            vec![Box::pin(async move {
+                command(&handle, &clock, &json, "").await;
+                open.set(open.get() - 1);
+            })]
+        });
+    }
+
+    /// Runs until every command has succeeded.
+    pub fn await_commands(&mut self) {
+        let (open, until) = (self.commands.clone(), self.sim.now_ns() + 300_000_000_000);
+        self.sim.run_until_done(until, || open.get() == 0);
     }
 
     /// What the monitors answer to a command, given as JSON; for whoever replays a seed.
@@ -255,6 +285,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
     let (own, mon_addrs) = (ids.clone(), mon_addrs.to_vec());
     let (log_entries_max, tracked) = (plan.log_entries_max, plan.log_dups_tracked.to_string());
     let recovery_max = plan.recovery_max.to_string();
+    let (scan_min, scan_max) = (plan.scan_min.to_string(), (plan.scan_min * 8).to_string());
     let whoami = n as i32;
     let id = sim.add(&format!("osd.{n}"), OSD_PORT, DISK_BYTES, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
         let mut rng = ChaCha8Rng::seed_from_u64(boot.seed);
@@ -265,6 +296,8 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
         let mut options = ConfigValues::new(name.clone(), "ceph", "");
         options.set("osd_pg_log_dups_tracked", Source::File, &tracked).expect("a number");
         options.set("osd_recovery_max_active", Source::File, &recovery_max).expect("a number");
+        options.set("osd_backfill_scan_min", Source::File, &scan_min).expect("a number");
+        options.set("osd_backfill_scan_max", Source::File, &scan_max).expect("a number");
         let osd = osd::OsdConfig {
             whoami: OsdId(whoami),
             fsid: own.fsid,
@@ -282,7 +315,11 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
         let store = store.expect("an OSD mounts what it wrote");
         Box::new(OsdNode::new(OsdNodeConfig { osd, mon }, store, boot.now, rng.random()).expect("an OSD loads what it wrote"))
     });
-    let disk = sim.disk(id);
-    Store::mkfs(&mut disk.dev(), &mut disk.kv(), ids.fsid, ids.osd_uuids[n], whoami).expect("an empty disk can be formatted");
+    format_osd(sim, ids, id, n);
     id
+}
+
+fn format_osd(sim: &Sim, ids: &Identity, id: HostId, n: usize) {
+    let disk = sim.disk(id);
+    Store::mkfs(&mut disk.dev(), &mut disk.kv(), ids.fsid, ids.osd_uuids[n], n as i32).expect("an empty disk can be formatted");
 }

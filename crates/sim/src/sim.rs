@@ -127,6 +127,13 @@ impl Sim {
         self.hosts[id.0].disk.medium.clone()
     }
 
+    /// Gives a process that is not running an empty disk of `bytes`.
+    pub fn replace_disk(&mut self, id: HostId, bytes: u64) {
+        assert!(!self.is_running(id), "{} runs", self.hosts[id.0].name);
+        self.log.event(self.ns, format_args!("{} gets an empty disk", self.hosts[id.0].name), &[]);
+        self.hosts[id.0].disk = SimDisk::new(MemDisk::new(bytes));
+    }
+
     /// Starts a process that is not running.
     pub fn start(&mut self, id: HostId) {
         assert!(!self.is_running(id), "{} runs already", self.hosts[id.0].name);

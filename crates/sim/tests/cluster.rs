@@ -50,7 +50,8 @@ fn plan(seed: u64) -> Plan {
     let out_after_s = [20, 600][seed as usize / 8 % 2];
     let mons = env("MONS").map_or([1, 1, 3][seed as usize / 5 % 3], |n| n as usize);
     let recovery_max = [1, 0][(seed as usize / 4 % 2) ^ (seed as usize % 2)];
-    Plan { mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, recovery_max }
+    let scan_min = [1, 2, 64][seed as usize / 3 % 3];
+    Plan { scan_min, mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, recovery_max }
 }
 
 /// How a run ended.
@@ -63,10 +64,81 @@ struct Outcome {
     faults: Vec<String>,
 }
 
+/// What an operator does while the cluster is hurt, in every other seed: moves data by weights, and once replaces a disk.
+fn meddle(cluster: &mut Cluster) {
+    let n = cluster.osds.len();
+    let (what, osd, weight) = (cluster.sim.rng().random_range(0..4), cluster.sim.rng().random_range(0..n), cluster.sim.rng().random_range(1..10));
+    let command = match what {
+        0 => format!(r#"{{"prefix": "osd out", "ids": ["{osd}"]}}"#),
+        1 | 2 => format!(r#"{{"prefix": "osd in", "ids": ["{osd}"]}}"#),
+        _ => format!(r#"{{"prefix": "osd reweight", "id": {osd}, "weight": 0.{weight}}}"#),
+    };
+    cluster.command(&command);
+}
+
+/// Everybody counts again as the plan has it.
+fn put_in_order(cluster: &mut Cluster) {
+    cluster.await_commands();
+    for osd in 0..cluster.osds.len() {
+        cluster.command(&format!(r#"{{"prefix": "osd in", "ids": ["{osd}"]}}"#));
+        cluster.command(&format!(r#"{{"prefix": "osd reweight", "id": {osd}, "weight": 1.0}}"#));
+    }
+    cluster.await_commands();
+}
+
+/// Replaces a disk as the manual says: with the cluster clean it stops an OSD, waits until every PG serves without it, and
+/// starts it with an empty disk.
+fn replace_disk(cluster: &mut Cluster, down: &mut Vec<HostId>, pgs: u32) {
+    cluster.sim.heal();
+    std::mem::take(down).into_iter().for_each(|host| cluster.sim.start(host));
+    put_in_order(cluster);
+    let all = |pgs: u32| (0..pgs).map(|pg| format!("1.{pg:x}"));
+    if !soon(cluster, |c| all(pgs).all(|pg| is_clean(c, &pg))) {
+        return;
+    }
+    let n = cluster.sim.rng().random_range(0..cluster.osds.len());
+    let osd = cluster.osds[n];
+    cluster.sim.crash(osd, true);
+    if soon(cluster, |c| all(pgs).all(|pg| serves_without(c, &pg, n as i64))) {
+        cluster.replace_disk(n);
+    }
+    cluster.sim.start(osd);
+}
+
+/// True if something becomes true within a minute or two.
+fn soon(cluster: &mut Cluster, mut holds: impl FnMut(&mut Cluster) -> bool) -> bool {
+    let until = cluster.sim.now_ns() + 120 * SECOND;
+    while cluster.sim.now_ns() < until {
+        if holds(cluster) {
+            return true;
+        }
+        cluster.sim.run_until(cluster.sim.now_ns() + SECOND);
+    }
+    false
+}
+
+/// True if a PG's primary serves, with an acting set without that OSD.
+fn serves_without(cluster: &mut Cluster, pg: &str, osd: i64) -> bool {
+    let said = |reply: &[u8]| -> Option<bool> {
+        let at = reply.iter().position(|b| *b == b'{')?;
+        let query: serde_json::Value = serde_json::from_slice(reply.get(at..)?).ok()?;
+        let acting = query.get("acting")?.as_array()?;
+        Some(query.get("state")?.as_str()?.starts_with("active") && acting.iter().all(|o| o.as_i64() != Some(osd)))
+    };
+    ask_about(cluster, pg).iter().any(|reply| said(reply) == Some(true))
+}
+
 /// Hurts the cluster for a while.
-fn hurt(cluster: &mut Cluster, rounds: usize) {
+fn hurt(cluster: &mut Cluster, rounds: usize, seed: u64, pgs: u32) {
     let mut down: Vec<HostId> = Vec::new();
-    for _ in 0..rounds {
+    let meddled = env("MEDDLE").map_or(seed % 4 >= 2, |m| m > 0);
+    for round in 0..rounds {
+        if meddled && cluster.sim.rng().random_ratio(1, 3) {
+            meddle(cluster);
+        }
+        if meddled && round == rounds / 2 {
+            replace_disk(cluster, &mut down, pgs);
+        }
         let rng = cluster.sim.rng();
         let pause = match rng.random_range(0..4) {
             0 => rng.random_range(1..SECOND / 10),
@@ -112,6 +184,9 @@ fn hurt(cluster: &mut Cluster, rounds: usize) {
     }
     cluster.sim.heal();
     down.into_iter().for_each(|host| cluster.sim.start(host));
+    if meddled {
+        put_in_order(cluster);
+    }
 }
 
 /// A replayed seed says what its daemons log, as `SIM_LOG` filters.
@@ -143,13 +218,17 @@ fn is_clean(cluster: &mut Cluster, pg: &str) -> bool {
 
 /// True if somebody answers that of a PG.
 fn is_said(cluster: &mut Cluster, pg: &str, what: &str) -> bool {
+    ask_about(cluster, pg).iter().any(|reply| String::from_utf8_lossy(reply).contains(what))
+}
+
+/// What every OSD says of a PG.
+fn ask_about(cluster: &mut Cluster, pg: &str) -> Vec<Vec<u8>> {
     cluster.sim.admin_replies();
     for osd in cluster.osds.clone() {
         cluster.sim.admin(osd, 1, &format!(r#"{{"prefix": "pg", "pgid": "{pg}", "cmd": "query"}}"#));
     }
     cluster.sim.run_until(cluster.sim.now_ns() + SECOND / 10);
-    let replies = cluster.sim.admin_replies();
-    replies.iter().any(|(_, _, reply)| String::from_utf8_lossy(reply).contains(what))
+    cluster.sim.admin_replies().into_iter().map(|(_, _, reply)| reply.to_vec()).collect()
 }
 
 /// Takes the power from every OSD and looks at what is on the disks.
@@ -233,7 +312,7 @@ fn run(seed: u64, rounds: usize) -> Outcome {
     }
     match rounds {
         0 => cluster.sim.run_until(cluster.sim.now_ns() + 30 * SECOND),
-        _ => hurt(&mut cluster, rounds),
+        _ => hurt(&mut cluster, rounds, seed, plan(seed).pgs),
     }
     cluster.model.borrow_mut().stop = true;
     if cluster.run_until_finished(expected, Duration::from_secs(900)) {

@@ -1,5 +1,7 @@
 //! Going active: every acting copy notes the interval on its disk, then the PG serves.
 //!
+//! With too few copies to serve it only recovers, and leaves no marks: nothing can be acknowledged in such an interval.
+//!
 //! Holds: before the first write of an interval the map says that its primary was alive in it, and every acting copy
 //! carries its mark. So whoever peers later knows that the interval counts, and whom to ask. What came before is kept in
 //! mind until every acting copy has every object: until then a copy from an earlier interval may be the only one.
@@ -22,24 +24,29 @@ impl Pg {
         let replicas = self.replicas(cx.sh.whoami).collect();
         let Stage::Peering(p) = &mut self.stage else { return };
         p.step = Step::Activating { waiting_for: replicas, local: false };
-        self.last_epoch_started = self.walk.since;
+        let serves = self.serves();
+        if serves {
+            self.last_epoch_started = self.walk.since;
+        }
         let mut txn = self.transaction();
         self.put_meta(&mut txn);
         let route = TxcRoute::Pg { pgid: self.id, round: self.round(), step: PgStep::SelfActivated };
         cx.submit_routed(txn, route);
         for osd in self.replicas(cx.sh.whoami).collect::<Vec<_>>() {
-            let body = PgBody::Activate { history: self.history };
+            let body = PgBody::Activate { history: self.history, serves };
             cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
         }
     }
 
     /// The primary starts the interval.
-    pub(super) fn handle_activate(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, history: PeerHistory) {
+    pub(super) fn handle_activate(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, history: PeerHistory, serves: bool) {
         if !matches!(self.stage, Stage::Follower { .. }) {
             return;
         }
         self.stage = Stage::Follower { active: true };
-        self.last_epoch_started = self.walk.since;
+        if serves {
+            self.last_epoch_started = self.walk.since;
+        }
         self.learn_history(history);
         let mut txn = self.transaction();
         self.put_meta(&mut txn);
@@ -65,38 +72,50 @@ impl Pg {
         }
     }
 
-    /// With every mark on its disk the PG serves.
+    /// With every mark on its disk the PG serves, if there are copies enough.
     fn maybe_active(&mut self, cx: &mut Cx<'_>) {
         let Stage::Peering(p) = &self.stage else { return };
         if !matches!(&p.step, Step::Activating { waiting_for, local: true } if waiting_for.is_empty()) {
             return;
         }
-        self.history.last_epoch_started = self.walk.since;
+        let serves = self.serves();
+        if serves {
+            self.history.last_epoch_started = self.walk.since;
+        }
+        let Stage::Peering(p) = &self.stage else { return };
         let outside = |osd: &&OsdId| !self.walk.mapping.acting.contains(osd);
         let holders = p.infos.iter().filter(|(_, i)| i.exists).map(|(osd, _)| osd).filter(outside);
         for osd in holders.copied().collect::<Vec<_>>() {
             self.recovery.note_holder(osd);
         }
         self.committed_to = self.log.head();
-        tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, since = %self.walk.since, head = %self.log.head(), "active");
+        tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, since = %self.walk.since, head = %self.log.head(), serves, "active");
         self.stage = Stage::Active;
-        self.figures.note_active(cx.now);
+        if serves {
+            self.figures.note_active(cx.now);
+        }
         self.start_recovery(cx);
         if !self.recovery.done {
             self.store_meta(cx);
             self.say_started(cx);
         }
+        if !serves {
+            return self.back_off_waiting(cx);
+        }
         self.backoffs.release_all(cx, self.coll);
         self.start_waiting(cx);
     }
 
-    /// Every acting copy has everything: what came before this interval needs no remembering.
+    /// Every copy has everything: what came before this interval needs no remembering, and those whom CRUSH wants can act.
     pub(super) fn recovered(&mut self, cx: &mut Cx<'_>) {
         tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, since = %self.walk.since, "recovered");
+        let whole = self.replicas(cx.sh.whoami).chain([cx.sh.whoami]).collect();
+        let want = self.wanted_acting(cx, &whole, cx.sh.whoami);
+        self.ask_acting(cx, want);
         if self.is_clean() {
             self.history.last_epoch_clean = self.walk.since;
             self.walk.past.clear();
-        } else {
+        } else if self.serves() {
             let since = self.walk.since;
             self.walk.past.retain(|i| i.last >= since);
         }
@@ -133,9 +152,9 @@ impl Pg {
         self.history.last_epoch_clean = self.history.last_epoch_clean.max(h.last_epoch_clean);
     }
 
-    /// True if an active PG has as many copies as the pool wants, where CRUSH wants them, and none lacks anything.
+    /// True if an active PG has as many copies as the pool wants, none lacks anything, and CRUSH has nobody better.
     pub(super) fn is_clean(&self) -> bool {
         let m = &self.walk.mapping;
-        self.recovery.done && m.acting == m.up && m.acting.len() >= usize::from(m.size)
+        self.recovery.done && self.acting_asked.is_none() && m.acting.len() >= usize::from(m.size) && self.serves()
     }
 }

@@ -1,67 +1,58 @@
-//! Backfill: what a copy lacks is found by going through all objects, when its log no longer meets the authoritative one.
+//! Backfill: a copy whose log does not meet the authoritative one is filled by going through all objects in hash order,
+//! while the PG serves.
 //!
-//! Holds: until the last object is compared the copy says it is not complete, on its disk too. Then it has the log, and
-//! what differed is missing, like after a merge: copying it is recovery's, with the PG active.
-//! Why not upstream's `last_backfill`: only names and versions are compared while the PG is blocked; objects that a
-//! copy kept from earlier count at once, in whatever order they came; and one rule says which object waits for what.
-//! The price is a row and some memory for each object that has to move.
+//! Room: osd core.   Owns: `Backfill`, one per copy that is filled, on the primary.   Hears: pages of scans, confirmations.
+//! Holds: a copy's `last_backfill` is durable there before anything rests on it. Before it the copy is like any other: it
+//! gets every write, and what it lacks is missing and known to be, on its disk too. Behind it the copy gets log entries
+//! only; nobody writes objects there, so that a page may be compared at leisure. The primary moves the cursor over a page,
+//! and calls what differs missing, in one turn with its own look at the page: from then on recovery brings it, and writes
+//! to it wait; writes to anything else before the cursor go there as to every copy.
+//! Why pages move the cursor, not objects: pushes need no order among each other, blocked writes are one object's affair as
+//! in recovery, and a restart goes on where the last page ended. The price is a row for each of a page's objects that
+//! differ. What a copy kept from earlier is not sent again.
+//! Upstream: doc/dev/osd_internals/log_based_pg.rst, backfill_reservation.rst; PrimaryLogPG::recover_backfill.
 
-use super::getmissing::Target;
-use super::peering::Step;
-use super::Pg;
+use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, Effect};
 use crate::ops::pg_range;
 use std::collections::BTreeMap;
 use types::msg::internal_osd::{PgBody, Round};
-use types::{EVersion, HObject, OsdId, PgId};
+use types::{EVersion, HObject, OsdId};
 
-/// How far the comparison of two copies has come.
+/// A copy that is being filled.
 #[derive(Debug)]
-pub(crate) struct Scan {
-    /// Everything before it is compared.
-    at: HObject,
-    end: HObject,
-    /// A page was asked for.
-    asked: bool,
-    /// What has to change on the copy that is brought up to date.
-    pub differ: Vec<(HObject, EVersion)>,
+pub(super) struct Backfill {
+    /// Everything before it is there, or missing and known to be.
+    pub cursor: HObject,
+    /// Objects of the PG before the cursor.
+    pub objects: i64,
+    step: Step,
+    /// Objects to look at next time.
+    page: usize,
 }
 
-impl Scan {
-    /// Objects compared at a time.
-    pub const PAGE: u32 = 256;
+#[derive(Debug)]
+enum Step {
+    Ready,
+    /// It was asked for its objects up to here.
+    Scanning(HObject),
+    /// It was told of the cursor and what differs before it, and has not confirmed.
+    Moving(Vec<(HObject, EVersion)>),
+}
 
-    pub fn new(pg: PgId, pg_num: u32) -> Self {
-        let (at, end) = pg_range(pg, pg_num);
-        Scan { at, end, asked: false, differ: Vec::new() }
+impl Backfill {
+    pub fn new(cursor: HObject, objects: i64) -> Self {
+        Backfill { cursor, objects, step: Step::Ready, page: 0 }
     }
 
+    /// True if the copy has no more to look at.
     pub fn is_done(&self) -> bool {
-        self.at >= self.end
+        self.cursor.max && matches!(self.step, Step::Ready)
     }
 
-    /// Where the next page begins, if it is time for one.
-    pub fn next_page(&mut self) -> Option<HObject> {
-        if self.asked || self.is_done() {
-            return None;
-        }
-        self.asked = true;
-        Some(self.at.clone())
-    }
-
-    /// The answer to the page that was asked for may be lost.
-    pub fn again(&mut self) {
-        self.asked = false;
-    }
-
-    /// True for the page that was asked for.
-    fn expects(&self, begin: &HObject) -> bool {
-        self.asked && self.at == *begin
-    }
-
-    fn took(&mut self, end: HObject, differ: Vec<(HObject, EVersion)>) {
-        (self.at, self.asked) = (end, false);
-        self.differ.extend(differ);
+    /// True if the next page may be asked for.
+    pub fn is_ready(&self) -> bool {
+        !self.cursor.max && matches!(self.step, Step::Ready)
     }
 }
 
@@ -80,16 +71,18 @@ fn differences(wanted: Vec<(HObject, EVersion)>, held: Vec<(HObject, EVersion)>)
 }
 
 impl Pg {
+    /// Objects of a range as the store lists them, and where the page ends.
+    fn list(&self, cx: &mut Cx<'_>, begin: &HObject, end: &HObject, limit: usize) -> (Vec<HObject>, HObject) {
+        cx.disk.list(self.coll, begin, end, limit).unwrap_or_else(|e| {
+            // Its metadata is gone: nothing it could say of this copy is worth hearing.
+            cx.fx.push(Effect::Stop { why: format!("the objects of {} cannot be listed: {e}", self.id) });
+            (Vec::new(), begin.clone())
+        })
+    }
+
     /// Objects of a range with the versions they should have; the range ends where the page does.
     fn page(&self, cx: &mut Cx<'_>, begin: &HObject, end: &HObject, limit: usize) -> (Vec<(HObject, EVersion)>, HObject) {
-        let (objects, next) = match cx.disk.list(self.coll, begin, end, limit) {
-            Ok(page) => page,
-            Err(e) => {
-                // Its metadata is gone: nothing it could say of this copy is worth hearing.
-                cx.fx.push(Effect::Stop { why: format!("the objects of {} cannot be listed: {e}", self.id) });
-                return (Vec::new(), begin.clone());
-            }
-        };
+        let (objects, next) = self.list(cx, begin, end, limit);
         let stored = objects.into_iter().map(|o| {
             let version = self.version_of(cx, &o).unwrap_or_default();
             (o, version)
@@ -101,35 +94,109 @@ impl Pg {
         (versions.into_iter().collect(), next)
     }
 
-    /// Lists a page for whoever compares.
-    pub(super) fn send_scan(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, begin: HObject, limit: u32) {
+    /// Looks at the next objects of a copy: as many as ours are in a page.
+    pub(super) fn next_page(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
         let (_, pg_end) = pg_range(self.id, self.walk.mapping.pg_num);
-        let (objects, end) = self.page(cx, &begin, &pg_end, limit as usize);
+        let (least, most) = (cx.sh.scan_min, cx.sh.scan_max);
+        let Some(backfill) = self.recovery.backfills.get(&osd).filter(|b| b.is_ready()) else { return };
+        let (begin, limit) = (backfill.cursor.clone(), backfill.page.clamp(least, most));
+        let (_, end) = self.list(cx, &begin, &pg_end, limit);
+        if let Some(backfill) = self.recovery.backfills.get_mut(&osd) {
+            backfill.step = Step::Scanning(end.clone());
+        }
+        let body = PgBody::Scan { begin, end, limit: limit as u32 };
+        cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
+    }
+
+    /// Lists a page for whoever compares.
+    pub(super) fn send_scan(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, begin: HObject, end: HObject, limit: u32) {
+        let (objects, end) = self.page(cx, &begin, &end, limit as usize);
         let body = PgBody::Scanned { begin, end, objects };
         cx.send_pg(to, self.id, round, body, Durable::Now);
     }
 
-    /// Compares a page of another copy with ours: of the authoritative copy, or of one we bring up to date.
+    /// Compares a page of a copy with ours, and moves its cursor.
     pub(super) fn handle_scanned(&mut self, cx: &mut Cx<'_>, from: OsdId, begin: HObject, end: HObject, theirs: Vec<(HObject, EVersion)>) {
-        if begin >= end {
+        let Some(backfill) = self.recovery.backfills.get(&from) else { return };
+        let expected = matches!(&backfill.step, Step::Scanning(to) if backfill.cursor == begin && end <= *to);
+        if !expected || begin >= end {
             return;
         }
         let (ours, reached) = self.page(cx, &begin, &end, usize::MAX);
         if reached < end {
             return;
         }
-        if let Some(Step::MergeSelf(m)) = self.step_mut() {
-            if let Some(scan) = m.scan.as_mut().filter(|s| s.expects(&begin)) {
-                scan.took(end, differences(theirs, ours));
-            }
-            return self.drive_self(cx);
+        let count = ours.len();
+        let differ = differences(ours, theirs);
+        let (_, pg_end) = pg_range(self.id, self.walk.mapping.pg_num);
+        let (least, most) = (cx.sh.scan_min, cx.sh.scan_max);
+        let Some(backfill) = self.recovery.backfills.get_mut(&from) else { return };
+        backfill.cursor = if end >= pg_end { HObject::max() } else { end };
+        backfill.objects += count as i64;
+        // Where nothing differs it may as well look further at a time.
+        backfill.page = if differ.is_empty() { (backfill.page.max(least) * 2).min(most) } else { least };
+        backfill.step = Step::Moving(differ.clone());
+        self.recovery.note_lacking(from, differ);
+        self.send_backfill(cx, from);
+    }
+
+    fn send_backfill(&self, cx: &mut Cx<'_>, osd: OsdId) {
+        let Some(backfill) = self.recovery.backfills.get(&osd) else { return };
+        let Step::Moving(differ) = &backfill.step else { return };
+        let body = PgBody::Backfill { end: backfill.cursor.clone(), differ: differ.clone(), objects: backfill.objects };
+        cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
+    }
+
+    /// Our backfill has come so far.
+    pub(super) fn handle_backfill(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: OsdId,
+        round: Round,
+        end: HObject,
+        differ: Vec<(HObject, EVersion)>,
+        objects: i64,
+    ) {
+        if !matches!(self.stage, Stage::Follower { active: true }) || from != self.walk.mapping.primary {
+            return;
         }
-        if let Some(Target::Scanning(scan)) = self.target(from) {
-            if scan.expects(&begin) {
-                scan.took(end, differences(ours, theirs));
+        let mut txn = self.transaction();
+        // It may be said again, after objects have come.
+        if end > self.last_backfill {
+            for (obj, version) in differ {
+                let version = Some(version).filter(|v| *v != EVersion::default());
+                self.follow(cx, &mut txn, obj, version);
             }
-            self.drive_peer(cx, from);
+            (self.last_backfill, self.backfilled) = (end.clone(), objects);
         }
+        self.put_meta(&mut txn);
+        let txc = cx.submit(txn);
+        cx.send_pg(from, self.id, round, PgBody::Backfilled { end }, Durable::After(txc));
+    }
+
+    /// A copy has noted its cursor and what it lacks before it: that is to move.
+    pub(super) fn handle_backfilled(&mut self, cx: &mut Cx<'_>, from: OsdId, end: &HObject) {
+        let Some(backfill) = self.recovery.backfills.get_mut(&from).filter(|b| b.cursor == *end) else { return };
+        if !matches!(backfill.step, Step::Moving(_)) {
+            return;
+        }
+        let Step::Moving(differ) = std::mem::replace(&mut backfill.step, Step::Ready) else { return };
+        for (object, version) in differ {
+            match version == EVersion::default() {
+                true => self.no_longer_there(cx, from, &object),
+                false => self.recovery.is_to_move(object),
+            }
+        }
+        self.recover(cx);
+    }
+
+    /// The session with a copy was lost: what it was asked and told last is said again.
+    pub(super) fn backfill_again(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        let Some(backfill) = self.recovery.backfills.get_mut(&osd) else { return };
+        if matches!(backfill.step, Step::Scanning(_)) {
+            backfill.step = Step::Ready;
+        }
+        self.send_backfill(cx, osd);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Taking over another copy's log: what diverged is void, what is new is missing until it is pushed.
 //!
 //! Holds: log and missing rows change in one transaction, so that a copy never claims an object it does not have. What is
-//! not missing is stored in the version that the log says.
+//! not missing is stored in the version that the log says, up to where a backfill has come.
 
 use super::log::{LogRow, consequences, row_key};
 use super::{Pg, Stage};
@@ -15,19 +15,15 @@ use types::{EVersion, HObject, OsdId};
 /// The authoritative log, or the part of it that a copy needs.
 #[derive(Debug)]
 pub(super) struct Merge {
-    /// Nothing here counts until the backfill that begins now has ended.
+    /// It is the whole log. Nothing here counts until the backfill that begins now comes to it.
     pub reset: bool,
     pub base: EVersion,
     pub tail: EVersion,
     pub entries: Vec<PgLogEntry>,
     pub totals: PgTotals,
     pub last_user_version: u64,
-    /// The backfill has ended.
-    pub complete: bool,
     /// Requests from before those this copy remembers.
     pub dups: Vec<PgLogDup>,
-    /// What it found: objects to be missing, in which versions; those without one are too many here.
-    pub differ: Vec<(HObject, EVersion)>,
 }
 
 impl Pg {
@@ -38,25 +34,20 @@ impl Pg {
         }
         let txc = self.merge(cx, merge);
         let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
-        cx.send_pg(from, self.id, round, PgBody::Merged { missing }, Durable::After(txc));
+        let body = PgBody::Merged { missing, last_backfill: self.last_backfill.clone(), backfilled: self.backfilled };
+        cx.send_pg(from, self.id, round, body, Durable::After(txc));
     }
 
     /// Makes a log ours.
     pub(super) fn merge(&mut self, cx: &mut Cx<'_>, merge: Merge) -> TxcId {
         let mut txn = self.transaction();
-        if merge.reset {
-            self.complete = false;
+        let met = self.log.contains(merge.base) || merge.entries.iter().any(|e| self.log.contains(e.version));
+        if merge.reset || !met {
+            (self.last_backfill, self.backfilled) = (HObject::min(), 0);
             self.missing.clear();
             txn.coll_rm_range("m", "n");
-            self.reset_log(&mut txn, EVersion::default());
-        } else if merge.complete {
-            self.complete = true;
-            self.reset_log(&mut txn, merge.tail);
+            self.reset_log(&mut txn, if merge.reset { merge.tail } else { merge.base });
             self.append(&mut txn, merge.entries, merge.totals);
-            for (obj, version) in merge.differ {
-                let version = Some(version).filter(|v| *v != EVersion::default());
-                self.follow(cx, &mut txn, obj, version);
-            }
         } else {
             self.merge_entries(cx, &mut txn, merge.base, merge.entries, merge.totals);
         }
@@ -76,7 +67,9 @@ impl Pg {
         if let (Some(newest), Some(oldest)) = (divergent.first(), divergent.last()) {
             txn.coll_rm_range(row_key(oldest.version.version), row_key(newest.version.version + 1));
         }
-        for (obj, version) in consequences(&divergent, &entries) {
+        let mut changed = consequences(&divergent, &entries);
+        changed.retain(|obj, _| *obj < self.last_backfill);
+        for (obj, version) in changed {
             self.follow(cx, txn, obj, version);
         }
         self.append(txn, entries, totals);
@@ -84,7 +77,7 @@ impl Pg {
 
     /// An object is to be absent, or what `version` made of it: it is missing if it is not that already. What is marked
     /// missing in the very version that is stored cannot be read, and stays so.
-    fn follow(&mut self, cx: &mut Cx<'_>, txn: &mut Transaction, obj: HObject, version: Option<EVersion>) {
+    pub(super) fn follow(&mut self, cx: &mut Cx<'_>, txn: &mut Transaction, obj: HObject, version: Option<EVersion>) {
         match version {
             None => {
                 txn.remove(&obj);

@@ -22,10 +22,11 @@ const PAGE: usize = 1000;
 
 /// The row `i`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[denc(v = 1, compat = 1)]
+#[denc(v = 2, compat = 1)]
 struct Meta {
     last_epoch_started: Epoch,
     history: PeerHistory,
+    /// No backfill is under way.
     complete: bool,
     log_tail: EVersion,
     /// Valid while the log is empty; its rows carry newer ones.
@@ -41,6 +42,11 @@ struct Meta {
     size: u8,
     min_size: u8,
     pg_num: u32,
+    /// Counts if the copy is not complete.
+    #[denc(since = 2)]
+    last_backfill: HObject,
+    #[denc(since = 2)]
+    backfilled: i64,
 }
 
 /// The key of an object's row among the missing.
@@ -65,7 +71,7 @@ impl Pg {
         let meta = Meta {
             last_epoch_started: self.last_epoch_started,
             history: self.history,
-            complete: self.complete,
+            complete: self.is_complete(),
             log_tail: self.log.tail,
             totals: self.totals,
             last_user_version: self.last_user_version,
@@ -79,6 +85,8 @@ impl Pg {
             size: m.size,
             min_size: m.min_size,
             pg_num: m.pg_num,
+            last_backfill: self.last_backfill.clone(),
+            backfilled: self.backfilled,
         };
         txn.coll_set(META_ROW, denc::to_bytes(&meta, 0));
     }
@@ -100,7 +108,10 @@ impl Pg {
         pg.exists_on_disk = true;
         pg.last_epoch_started = meta.last_epoch_started;
         pg.history = meta.history;
-        pg.complete = meta.complete;
+        (pg.last_backfill, pg.backfilled) = match meta.complete {
+            true => (HObject::max(), 0),
+            false => (meta.last_backfill.clone(), meta.backfilled),
+        };
         pg.totals = meta.totals;
         pg.last_user_version = meta.last_user_version;
         pg.log.reset(meta.log_tail);
@@ -139,7 +150,9 @@ impl Pg {
                 true => self.log.version_of(&obj).unwrap_or_default(),
                 false => denc::from_bytes(&value).map_err(|_| Errno::EIO)?,
             };
-            self.complete &= version != EVersion::default();
+            if version == EVersion::default() {
+                self.last_backfill = HObject::min();
+            }
             self.missing.insert(obj, version);
             Ok(())
         })

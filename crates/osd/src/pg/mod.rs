@@ -1,11 +1,12 @@
 //! A placement group on one OSD: its copy, its log, its part in the acting set.
 //!
 //! Room: osd core.   Owns: `Pg`.   Hears: clients' operations, replicas, peers, maps, the disk.
-//! Holds: a write is acknowledged when every acting copy has it on stable storage; the PG serves only after every acting
-//! copy has the authoritative log and knows which objects it lacks; what an interval left unfinished is dropped at its
-//! end, and clients send it again.
+//! Holds: a write is acknowledged when every acting copy has it on stable storage, and every copy that is being
+//! backfilled; the PG serves only after all of them have the authoritative log and every acting one knows which objects it
+//! lacks; what an interval left unfinished is dropped at its end, and clients send it again.
 //! Upstream: doc/dev/osd_internals/, src/osd/PG.cc, PeeringState.cc, PrimaryLogPG.cc.
 
+mod acting;
 mod activate;
 mod backfill;
 mod backoff;
@@ -73,8 +74,11 @@ pub(crate) struct Pg {
     /// The interval in which this copy last went active.
     pub last_epoch_started: Epoch,
     pub history: PeerHistory,
-    /// False while a backfill has not ended.
-    pub complete: bool,
+    /// Objects before it are stored as the log says, or are missing and known to be; of those behind it nothing is known.
+    /// `max` while no backfill is under way.
+    pub last_backfill: HObject,
+    /// Objects before `last_backfill`, while that is not `max`.
+    pub backfilled: i64,
     pub log: PgLog,
     /// Objects known to be absent or old in this copy, with the write they should be at.
     pub missing: BTreeMap<HObject, EVersion>,
@@ -98,6 +102,8 @@ pub(crate) struct Pg {
     copies: Copies,
     pushes: push::Pushes,
     recovery: Recovery,
+    /// The acting set the monitors were asked for, and when.
+    acting_asked: Option<(Vec<OsdId>, types::Mono)>,
     /// Strays whose copies are to be removed when the PG is clean.
     strays: BTreeSet<OsdId>,
 }
@@ -118,7 +124,8 @@ impl Pg {
             walk,
             last_epoch_started: Epoch(0),
             history,
-            complete: true,
+            last_backfill: HObject::max(),
+            backfilled: 0,
             log: PgLog::default(),
             missing: BTreeMap::new(),
             totals: PgTotals::default(),
@@ -137,6 +144,7 @@ impl Pg {
             copies: Copies::default(),
             pushes: push::Pushes::default(),
             recovery: Recovery::default(),
+            acting_asked: None,
             strays: BTreeSet::new(),
         }
     }
@@ -168,7 +176,10 @@ impl Pg {
             Stage::Peering(_) => self.peering_map(cx, old),
             Stage::Active => {
                 self.recovery_map(cx, old);
-                self.watch_map(cx);
+                self.acting_map(cx);
+                if self.serves() {
+                    self.watch_map(cx);
+                }
             }
             _ => {}
         }
@@ -227,20 +238,22 @@ impl Pg {
             PgBody::Remove if !self.walk.mapping.involves(cx.sh.whoami) => return self.start_removal(cx),
             PgBody::GetLog { since } => self.send_log(cx, from, round, since),
             PgBody::Pull { object, version } => self.handle_pull(cx, from, round, object, version),
-            PgBody::Scan { begin, limit } => self.send_scan(cx, from, round, begin, limit),
+            PgBody::Scan { begin, end, limit } => self.send_scan(cx, from, round, begin, end, limit),
             PgBody::Log { info, base, entries, dups } => self.handle_log(cx, from, getmissing::AuthLog { info, base, entries, dups }),
-            PgBody::Merge { reset, base, tail, entries, totals, last_user_version, complete, dups, differ } => {
-                let merge = merge::Merge { reset, base, tail, entries, totals, last_user_version, complete, dups, differ };
+            PgBody::Merge { reset, base, tail, entries, totals, last_user_version, dups } => {
+                let merge = merge::Merge { reset, base, tail, entries, totals, last_user_version, dups };
                 self.handle_merge(cx, from, round, merge)
             }
-            PgBody::Merged { missing } => self.handle_merged(cx, from, missing),
+            PgBody::Merged { missing, last_backfill, backfilled } => self.handle_merged(cx, from, missing, last_backfill, backfilled),
             PgBody::Scanned { begin, end, objects } => self.handle_scanned(cx, from, begin, end, objects),
             PgBody::Push(part) => self.handle_push(cx, from, round, part),
             PgBody::Pushed { object, push } => self.handle_pushed(cx, from, &object, push),
-            PgBody::Activate { history } => self.handle_activate(cx, from, round, history),
+            PgBody::Activate { history, serves } => self.handle_activate(cx, from, round, history, serves),
             PgBody::Activated => self.handle_activated(cx, from),
             PgBody::Started { history, recovered } => self.handle_started(cx, history, recovered),
             PgBody::PullFailed { object } => self.handle_pull_failed(cx, from, object),
+            PgBody::Backfill { end, differ, objects } => self.handle_backfill(cx, from, round, end, differ, objects),
+            PgBody::Backfilled { end } => self.handle_backfilled(cx, from, &end),
             PgBody::Remove => {}
         }
         self.pump(cx);
@@ -278,11 +291,13 @@ impl Pg {
         if matches!(&self.stage, Stage::Peering(p) if matches!(p.step, peering::Step::WaitUpThru | peering::Step::MergePeers(_))) {
             self.ask_up_thru(cx);
         }
+        self.ask_acting_again(cx, std::time::Duration::ZERO);
     }
 
     /// Time passes: watches expire, notifications end.
     pub fn handle_tick(&mut self, cx: &mut Cx<'_>) {
-        if matches!(self.stage, Stage::Active) {
+        self.ask_acting_again(cx, acting::PATIENCE);
+        if matches!(self.stage, Stage::Active) && self.serves() {
             self.expire_watches(cx);
             self.pump(cx);
         }
@@ -304,7 +319,8 @@ impl Pg {
             log_tail: self.log.tail,
             last_epoch_started: self.last_epoch_started,
             history: self.history,
-            complete: self.complete,
+            last_backfill: self.last_backfill.clone(),
+            backfilled: self.backfilled,
             missing: self.missing.len() as u64,
             last_user_version: self.last_user_version,
             totals: self.totals,
@@ -322,9 +338,30 @@ impl Pg {
         self.walk.mapping.primary == whoami
     }
 
-    /// Acting OSDs but this one.
+    /// OSDs but this one that follow every write: those acting, and those that are backfilled.
     fn replicas(&self, whoami: OsdId) -> impl Iterator<Item = OsdId> + '_ {
-        self.walk.mapping.acting.iter().copied().filter(move |o| *o != whoami)
+        let m = &self.walk.mapping;
+        let filled = m.up.iter().filter(|o| !m.acting.contains(o));
+        m.acting.iter().chain(filled).copied().filter(move |o| *o != whoami)
+    }
+
+    /// True if there are enough copies to serve clients. Copies that are being backfilled do not count.
+    pub(super) fn serves(&self) -> bool {
+        let m = &self.walk.mapping;
+        m.acting.len() >= usize::from(m.min_size)
+    }
+
+    /// True if no backfill of this copy is under way.
+    pub fn is_complete(&self) -> bool {
+        self.last_backfill.max
+    }
+
+    /// Bytes of objects held here, as far as is known.
+    pub fn bytes_held(&self) -> i64 {
+        match self.is_complete() || self.totals.objects <= 0 {
+            true => self.totals.bytes,
+            false => (self.totals.bytes as i128 * self.backfilled as i128 / self.totals.objects as i128) as i64,
+        }
     }
 
     /// The next write's version.
@@ -355,6 +392,7 @@ impl Pg {
         self.copies = Copies::default();
         self.pushes = push::Pushes::default();
         self.strays.clear();
+        self.acting_asked = None;
         self.committed_to = EVersion::default();
     }
 }

@@ -99,7 +99,8 @@ impl Pg {
             return;
         }
         match &self.stage {
-            Stage::Active => self.start_op(cx, op),
+            Stage::Active if self.serves() => self.start_op(cx, op),
+            Stage::Active => self.back_off(cx, op),
             Stage::Peering(p) if p.is_stuck() => self.back_off(cx, op),
             Stage::Removing => {}
             _ => self.waiting.push_back(op),

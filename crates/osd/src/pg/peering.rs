@@ -3,12 +3,12 @@
 //!
 //! Room: osd core.   Owns: `Peering`, one per interval on the primary.   Hears: infos, logs, maps.
 //! Holds: every interval in which the PG may have been written has a survivor among those asked; the authoritative copy
-//! is one that went active in the newest of them, for whatever was acknowledged is in its log.
+//! is one that went active in the newest of them, for whatever was acknowledged is in its log. Copies that its log cannot
+//! make whole do not act: others do until they are backfilled.
 //! Upstream: doc/dev/peering.rst; PeeringState (GetInfo, GetLog, GetMissing, WaitUpThru, Activate).
 
-use super::getmissing::{MergeSelf, Target};
 use super::interval::Interval;
-use super::{Pg, Stage};
+use super::{Pg, Stage, acting};
 use crate::effects::{Cx, Durable, Peer};
 use std::collections::{BTreeMap, BTreeSet};
 use types::map::OsdMap;
@@ -25,14 +25,14 @@ pub(crate) enum Step {
     Down { blocked_by: BTreeSet<OsdId> },
     /// No copy is whole: whoever holds the rest has to come back.
     Incomplete,
+    /// Others are to act, as long as some of the up set have to be backfilled.
+    WaitActing,
     /// The authoritative log, from its holder.
     GetLog,
-    /// Our own copy takes it over.
-    MergeSelf(MergeSelf),
-    /// Every other acting copy does, and says what it lacks.
-    MergePeers(BTreeMap<OsdId, Target>),
-    /// Too few copies to serve.
-    Peered,
+    /// Our own copy takes it over; it is on its way to the disk.
+    MergeSelf,
+    /// Every other copy does, and says what it lacks: these have not yet.
+    MergePeers(BTreeSet<OsdId>),
     /// The map has to say that we were alive in this interval, so that nobody later overlooks it.
     WaitUpThru,
     /// Every acting copy notes on its disk that the PG goes active.
@@ -53,7 +53,7 @@ pub(crate) struct Peering {
 impl Peering {
     /// True if nothing here will go on before the map changes.
     pub fn is_stuck(&self) -> bool {
-        matches!(self.step, Step::Down { .. } | Step::Incomplete | Step::Peered)
+        matches!(self.step, Step::Down { .. } | Step::Incomplete)
     }
 
     /// OSDs that hold it up.
@@ -113,9 +113,8 @@ impl Pg {
         let Stage::Peering(p) = &self.stage else { return };
         let gone = p.asked.iter().any(|o| !cx.sh.map.is_up(*o) || up_from(old, *o) != up_from(&cx.sh.map, *o));
         let lost = p.asked.iter().any(|o| lost_at(old, *o) != lost_at(&cx.sh.map, *o));
-        let unsettled = matches!(p.step, Step::GetInfo { .. } | Step::Down { .. } | Step::Incomplete | Step::GetLog | Step::MergeSelf(_));
-        let stuck = p.is_stuck() && !matches!(p.step, Step::Peered);
-        if (unsettled && (gone || probe != p.asked)) || stuck && (lost || any_lost_changed(old, &cx.sh.map)) {
+        let unsettled = matches!(p.step, Step::GetInfo { .. } | Step::Down { .. } | Step::Incomplete | Step::WaitActing | Step::GetLog | Step::MergeSelf);
+        if (unsettled && (gone || probe != p.asked)) || p.is_stuck() && (lost || any_lost_changed(old, &cx.sh.map)) {
             self.pushes = Default::default();
             self.start_peering(cx);
         } else if matches!(p.step, Step::WaitUpThru) {
@@ -171,9 +170,23 @@ impl Pg {
             Some(auth) => {
                 tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, %auth, started = %newest, infos = ?p.infos, "authoritative copy");
                 p.auth = auth;
-                self.get_log(cx, auth)
+                let tail = p.infos.get(&auth).map(|i| i.log_tail).unwrap_or_default();
+                let usable = acting::usable(&p.infos, &self.walk.mapping.up, tail);
+                let want = self.wanted_acting(cx, &usable, auth);
+                match self.acts(&want) {
+                    true => self.get_log(cx, auth),
+                    false => self.wait_acting(cx, want),
+                }
             }
         }
+    }
+
+    /// Others are to act, or in another order: with the map that says so an interval begins.
+    fn wait_acting(&mut self, cx: &mut Cx<'_>, want: Vec<OsdId>) {
+        if let Some(p) = self.peering_mut() {
+            p.step = Step::WaitActing;
+        }
+        self.ask_acting(cx, want);
     }
 
     /// Intervals none of whose members is up name those members.
@@ -197,10 +210,7 @@ impl Pg {
         }
         let Stage::Peering(p) = &mut self.stage else { return };
         p.step = Step::GetLog;
-        // What follows ours if the logs meet, else all of it: it will be our whole log.
-        let tail = p.infos.get(&auth).map(|i| i.log_tail).unwrap_or_default();
-        let head = self.log.head();
-        let since = if self.complete && head >= tail { head } else { tail };
+        let since = self.log.head();
         cx.send_pg(auth, self.id, self.round(), PgBody::GetLog { since }, Durable::Now);
     }
 
@@ -246,13 +256,13 @@ fn any_lost_changed(old: &OsdMap, new: &OsdMap) -> bool {
 /// and its object may be among the gaps. `None` if there is no such copy.
 pub(super) fn choose_auth(infos: &BTreeMap<OsdId, PeerInfo>, me: OsdId, history_started: Epoch) -> Option<OsdId> {
     let held = || infos.iter().filter(|(_, i)| i.exists);
-    let started = held().filter(|(_, i)| i.complete).map(|(_, i)| i.last_epoch_started).max()?;
+    let started = held().filter(|(_, i)| i.is_whole()).map(|(_, i)| i.last_epoch_started).max()?;
     if started < history_started {
         // Copies that went active later are known of, but none of them is whole.
         return None;
     }
     held()
-        .filter(|(_, i)| i.complete && i.last_epoch_started >= started)
+        .filter(|(_, i)| i.is_whole() && i.last_epoch_started >= started)
         .max_by_key(|(osd, i)| (i.missing == 0, i.last_update, std::cmp::Reverse(i.log_tail), **osd == me, std::cmp::Reverse(**osd)))
         .map(|(osd, _)| *osd)
 }
@@ -264,7 +274,7 @@ mod tests {
     fn info(started: u32, version: u64) -> PeerInfo {
         PeerInfo {
             exists: true,
-            complete: true,
+            last_backfill: types::HObject::max(),
             last_epoch_started: Epoch(started),
             last_update: EVersion { epoch: Epoch(started), version },
             ..PeerInfo::default()
@@ -299,7 +309,7 @@ mod tests {
 
     #[test]
     fn a_half_backfilled_copy_is_never_authoritative() {
-        let half = PeerInfo { complete: false, ..info(3, 10) };
+        let half = PeerInfo { last_backfill: types::HObject::min(), ..info(3, 10) };
         assert_eq!(choose(&[(0, half.clone()), (1, info(3, 9))], 3), Some(1));
         assert_eq!(choose(&[(0, half.clone()), (1, info(2, 9))], 3), None);
         assert_eq!(choose(&[(0, half)], 0), None);

@@ -59,7 +59,8 @@ impl Pg {
 
     /// We cannot give an object. In the acting set we lack it ourselves from now on.
     fn refuse_pull(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject, version: EVersion) {
-        if matches!(self.stage, Stage::Follower { active: true }) && !self.missing.contains_key(&object) {
+        let covered = object < self.last_backfill && !self.missing.contains_key(&object);
+        if matches!(self.stage, Stage::Follower { active: true }) && covered {
             let mut txn = self.transaction();
             self.add_missing(&mut txn, object.clone(), version);
             cx.submit(txn);
@@ -174,7 +175,7 @@ impl Pg {
     /// Takes in a part of an object we lack.
     pub(super) fn handle_push(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, part: PushPart) {
         if let Stage::Follower { .. } = self.stage
-            && self.complete
+            && part.object < self.last_backfill
             && from == self.walk.mapping.primary
             && !self.missing.contains_key(&part.object)
         {
@@ -222,7 +223,7 @@ impl Pg {
     fn expects_part(&self, from: OsdId, part: &PushPart) -> bool {
         let wanted = match &self.stage {
             Stage::Active => self.recovery.expects(&part.object, from),
-            Stage::Follower { .. } => from == self.walk.mapping.primary && self.complete,
+            Stage::Follower { .. } => from == self.walk.mapping.primary,
             _ => false,
         };
         let next = match self.pushes.incoming.get(&part.object) {

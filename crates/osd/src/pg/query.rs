@@ -26,7 +26,7 @@ impl Pg {
                 "last_complete": if self.missing.is_empty() { self.log.head() } else { self.log.tail }.to_string(),
                 "log_tail": self.log.tail.to_string(),
                 "last_user_version": self.last_user_version,
-                "last_backfill": if self.complete { "MAX" } else { "MIN" },
+                "last_backfill": cursor(&self.last_backfill),
                 "history": {
                     "epoch_created": self.history.epoch_created.0,
                     "last_epoch_started": self.history.last_epoch_started.0,
@@ -107,7 +107,7 @@ impl Pg {
     pub fn line(&self) -> String {
         let m = &self.walk.mapping;
         format!(
-            "{} since {} acting {:?} {} [{}..{}] les {} missing {} complete {} {}",
+            "{} since {} acting {:?} {} [{}..{}] les {} missing {} last_backfill {} {}",
             self.stage_name(),
             self.walk.since,
             m.acting.iter().map(|o| o.0).collect::<Vec<_>>(),
@@ -116,7 +116,7 @@ impl Pg {
             self.log.head(),
             self.last_epoch_started,
             self.missing.len(),
-            self.complete,
+            cursor(&self.last_backfill),
             self.stage_detail()
         )
     }
@@ -127,5 +127,14 @@ impl Pg {
             super::Stage::Active if !self.recovery.done => self.recovery.summary(),
             _ => String::new(),
         }
+    }
+}
+
+/// An object as a place in the order of all, in Ceph's words.
+fn cursor(obj: &types::HObject) -> String {
+    match (obj.max, obj.is_min()) {
+        (true, _) => "MAX".into(),
+        (_, true) => "MIN".into(),
+        _ => format!("{}:{:08x}:{}:{}:{}:head", obj.pool.0, obj.sort_hash(), obj.nspace, obj.key, obj.name),
     }
 }

@@ -1,7 +1,8 @@
-//! Recovery: with the PG active, what acting copies lack is brought to them, object by object.
+//! Recovery: with the PG active, what copies lack is brought to them, object by object; first what their logs told of, then
+//! what backfill finds.
 //!
 //! Room: osd core.   Owns: `Recovery`, one per interval on the primary.   Hears: pushes, their ends, refusals, strays.
-//! Holds: an object that some acting copy lacks is not written; one that ours lacks is not read. So a push carries the
+//! Holds: an object that some copy is known to lack is not written; one that ours lacks is not read. So a push carries the
 //! only version there is, and ops on other objects need not know of it. The primary pulls what it lacks and then pushes;
 //! whatever clients wait for goes first. An object that nobody who is up can give is unfound: counted, and looked for
 //! again with every copy that shows up.
@@ -9,6 +10,7 @@
 //! wait for their turn; what an OSD receives is bounded by what its few peers may send.
 //! Upstream: PrimaryLogPG::start_recovery_ops, MissingLoc; doc/dev/osd_internals/log_based_pg.rst.
 
+use super::backfill::Backfill;
 use super::{ClientOp, Pg, Stage};
 use crate::effects::{Cx, Durable};
 use crate::ops::Access;
@@ -25,13 +27,16 @@ const URGENT_WINDOW: usize = 64;
 /// What acting copies lack, and what is being done about it.
 #[derive(Debug, Default)]
 pub(super) struct Recovery {
-    /// Every acting copy has everything.
+    /// Every copy has everything.
     pub done: bool,
-    /// What each other acting copy lacks.
+    /// What each other copy lacks, as far as is known; where something is to be removed, without a version.
     peers: BTreeMap<OsdId, BTreeMap<HObject, EVersion>>,
-    /// Copies whose gaps were found by a scan: operators know that as backfill.
-    scanned: BTreeSet<OsdId>,
-    /// OSDs outside the acting set with a copy, perhaps old, perhaps of what nobody else has.
+    /// Copies that are being filled.
+    pub backfills: BTreeMap<OsdId, Backfill>,
+    /// What logs told of has not all been moved: backfill waits.
+    by_log: bool,
+    /// OSDs outside the acting set with a copy, perhaps old, perhaps of what nobody else has; copies under backfill among
+    /// them. They are the last to be asked, for the very version that is wanted, which is the same wherever it is stored.
     holders: BTreeSet<OsdId>,
     /// Who was asked for an object in vain.
     refused: BTreeMap<HObject, BTreeSet<OsdId>>,
@@ -39,6 +44,8 @@ pub(super) struct Recovery {
     todo: BTreeSet<HObject>,
     /// Those of them that clients wait for, in the order in which they were asked for.
     urgent: VecDeque<HObject>,
+    /// Objects that are still being written: they move when that is durable.
+    held: BTreeSet<HObject>,
     /// Objects that nobody can give.
     unfound: BTreeSet<HObject>,
     flights: BTreeMap<HObject, Flight>,
@@ -67,9 +74,37 @@ impl Recovery {
         self.peers.insert(osd, missing.into_iter().collect());
     }
 
-    /// What a copy lacks was found by comparing.
-    pub fn found_by_scan(&mut self, osd: OsdId) {
-        self.scanned.insert(osd);
+    /// A copy has to be filled from here on.
+    pub fn note_backfill(&mut self, osd: OsdId, cursor: HObject, objects: i64) {
+        self.backfills.insert(osd, Backfill::new(cursor, objects));
+    }
+
+    /// A copy that is being filled lacks these, and will say so of itself.
+    pub fn note_lacking(&mut self, osd: OsdId, differ: Vec<(HObject, EVersion)>) {
+        self.peers.entry(osd).or_default().extend(differ);
+    }
+
+    /// An object is about to be written: these copies are not filled so far, and get the log entry only.
+    pub fn note_write(&mut self, object: &HObject, objects: i64) -> BTreeSet<OsdId> {
+        let mut behind = BTreeSet::new();
+        for (osd, backfill) in &mut self.backfills {
+            match *object < backfill.cursor {
+                true => backfill.objects += objects,
+                false => drop(behind.insert(*osd)),
+            }
+        }
+        behind
+    }
+
+    /// An object can be moved from now on.
+    pub fn is_to_move(&mut self, object: HObject) {
+        if self.flights.contains_key(&object) {
+            return;
+        }
+        if self.waiting.contains_key(&object) {
+            self.urgent.push_back(object.clone());
+        }
+        self.todo.insert(object);
     }
 
     /// An OSD outside the acting set has a copy.
@@ -89,7 +124,7 @@ impl Recovery {
 
     /// True if copying objects follows from a scan.
     pub fn is_backfill(&self) -> bool {
-        !self.scanned.is_empty()
+        !self.by_log && !self.backfills.is_empty()
     }
 
     pub fn unfound(&self) -> &BTreeSet<HObject> {
@@ -100,8 +135,10 @@ impl Recovery {
     pub fn summary(&self) -> String {
         let lacking: BTreeMap<i32, usize> = self.peers.iter().map(|(osd, m)| (osd.0, m.len())).collect();
         format!(
-            "others lack {lacking:?}, {} to move, {} on their way, {} unfound, {} waited for, outside {:?}",
+            "others lack {lacking:?}, backfills {:?}, {} to move, {} held, {} on their way, {} unfound, {} waited for, outside {:?}",
+            self.backfills.iter().map(|(osd, b)| (osd.0, b)).collect::<Vec<_>>(),
             self.todo.len(),
+            self.held.len(),
             self.flights.len(),
             self.unfound.len(),
             self.waiting.len(),
@@ -111,7 +148,8 @@ impl Recovery {
 
     /// True if nothing can be done before somebody shows up.
     pub fn is_stuck(&self) -> bool {
-        !self.done && !self.unfound.is_empty() && self.flights.is_empty() && self.todo.is_empty()
+        let filled = self.backfills.values().all(Backfill::is_done);
+        !self.done && !self.unfound.is_empty() && self.flights.is_empty() && self.todo.is_empty() && filled
     }
 
     /// Copies of objects that acting OSDs lack, ours aside.
@@ -119,9 +157,15 @@ impl Recovery {
         self.peers.values().map(BTreeMap::len).sum()
     }
 
-    /// Acting copies that lack something.
-    pub fn lacks(&self, osd: OsdId) -> bool {
-        self.peers.get(&osd).is_some_and(|m| !m.is_empty())
+    /// How many objects a copy is known to lack.
+    pub fn lacks(&self, osd: OsdId) -> usize {
+        self.peers.get(&osd).map_or(0, BTreeMap::len)
+    }
+
+    /// True if a copy has this object as it should be.
+    fn is_whole_at(&self, osd: OsdId, object: &HObject) -> bool {
+        self.peers.get(&osd).is_some_and(|m| !m.contains_key(object))
+            && self.backfills.get(&osd).is_none_or(|b| *object < b.cursor)
     }
 
     /// Whether this operation waits for an object.
@@ -172,6 +216,7 @@ impl Pg {
     pub(super) fn start_recovery(&mut self, cx: &mut Cx<'_>) {
         let r = &mut self.recovery;
         r.holders.retain(|osd| cx.sh.map.is_up(*osd));
+        r.by_log = true;
         r.todo = self.missing.keys().chain(r.peers.values().flat_map(BTreeMap::keys)).cloned().collect();
         if !r.todo.is_empty() {
             tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, here = self.missing.len(), elsewhere = r.missing_copies(), "recovery starts");
@@ -184,20 +229,49 @@ impl Pg {
         if self.recovery.done || !matches!(self.stage, Stage::Active) {
             return;
         }
-        while let Some(object) = self.recovery.next(cx.sh.recovery_has_room()) {
+        let may = cx.sh.map.flags & self.forbidden_by() == 0;
+        while let Some(object) = self.recovery.next(may && cx.sh.recovery_has_room()) {
             self.recover_object(cx, object);
         }
         let r = &mut self.recovery;
+        r.by_log &= !r.todo.is_empty() || !r.held.is_empty() || !r.flights.is_empty();
         r.waits_for_room = r.flights.len() < WINDOW && !r.todo.is_empty();
-        let whole = self.missing.is_empty() && r.peers.values().all(BTreeMap::is_empty);
+        if !r.by_log && r.todo.len() < cx.sh.scan_min && cx.sh.map.flags & self.forbidden_by() == 0 {
+            let ready = self.recovery.backfills.iter().filter(|(_, b)| b.is_ready());
+            for osd in ready.map(|(osd, _)| *osd).collect::<Vec<_>>() {
+                self.next_page(cx, osd);
+            }
+        }
+        let r = &mut self.recovery;
+        let whole = self.missing.is_empty() && r.peers.values().all(BTreeMap::is_empty) && r.backfills.values().all(Backfill::is_done);
         if whole && r.flights.is_empty() {
             r.done = true;
             self.recovered(cx);
         }
     }
 
+    /// The flags by which operators stop what is being done now.
+    fn forbidden_by(&self) -> u32 {
+        match self.recovery.is_backfill() {
+            true if !self.is_degraded() => OsdMap::FLAG_NOBACKFILL | OsdMap::FLAG_NOREBALANCE,
+            true => OsdMap::FLAG_NOBACKFILL,
+            false => OsdMap::FLAG_NORECOVER,
+        }
+    }
+
+    /// True if the PG has fewer whole copies than it should, not only copies in the wrong places.
+    pub(super) fn is_degraded(&self) -> bool {
+        let m = &self.walk.mapping;
+        let lacking = || m.acting.iter().any(|o| self.recovery.lacks(*o) > 0);
+        m.acting.len() < usize::from(m.size) || !self.missing.is_empty() || lacking()
+    }
+
     fn recover_object(&mut self, cx: &mut Cx<'_>, object: HObject) {
         let round = self.round();
+        if self.queue.last_write(&object).is_some() {
+            self.recovery.held.insert(object);
+            return;
+        }
         if let Some(version) = self.missing.get(&object).copied() {
             let Some(from) = self.source_of(&object) else {
                 tracing::warn!(osd = %cx.sh.whoami, pg = %self.id, object = ?object.name, %version, "nobody has it");
@@ -207,7 +281,8 @@ impl Pg {
             cx.send_pg(from, self.id, round, PgBody::Pull { object: object.clone(), version }, Durable::Now);
             return self.take_off(cx, object, Flight::Pull { from });
         }
-        let lacking = self.recovery.peers.iter().filter(|(_, m)| m.contains_key(&object));
+        let lacks = |m: &BTreeMap<HObject, EVersion>| m.get(&object).is_some_and(|v| *v != EVersion::default());
+        let lacking = self.recovery.peers.iter().filter(|(_, m)| lacks(m));
         let lacking: Vec<OsdId> = lacking.map(|(osd, _)| *osd).collect();
         let mut pushes = BTreeMap::new();
         for osd in lacking {
@@ -225,7 +300,7 @@ impl Pg {
     fn source_of(&self, object: &HObject) -> Option<OsdId> {
         let r = &self.recovery;
         let refused = |osd: &OsdId| r.refused.get(object).is_some_and(|by| by.contains(osd));
-        let acting = r.peers.iter().filter(|(_, m)| !m.contains_key(object)).map(|(osd, _)| osd);
+        let acting = r.peers.keys().filter(|osd| r.is_whole_at(**osd, object));
         acting.chain(&r.holders).find(|osd| !refused(osd)).copied()
     }
 
@@ -306,7 +381,8 @@ impl Pg {
         if !self.recovery.expects(&object, from) {
             return;
         }
-        if let (Some(lacks), Some(version)) = (self.recovery.peers.get_mut(&from), self.missing.get(&object)) {
+        let covered = self.recovery.backfills.get(&from).is_none_or(|b| object < b.cursor);
+        if let (true, Some(lacks), Some(version)) = (covered, self.recovery.peers.get_mut(&from), self.missing.get(&object)) {
             // It has marked it as missing, too.
             lacks.insert(object.clone(), *version);
         }
@@ -317,7 +393,7 @@ impl Pg {
 
     /// What we were to push we cannot read: from now on we lack it, and it is looked for elsewhere.
     pub(super) fn own_copy_unreadable(&mut self, cx: &mut Cx<'_>, object: HObject) {
-        let wanted = self.recovery.peers.values().find_map(|m| m.get(&object)).copied();
+        let wanted = self.recovery.peers.values().filter_map(|m| m.get(&object)).find(|v| **v != EVersion::default()).copied();
         let Some(version) = wanted else { return };
         self.drop_pushes(&object);
         let mut txn = self.transaction();
@@ -362,9 +438,25 @@ impl Pg {
                 self.move_again(cx, object);
             }
         }
-        if !gone.is_empty() {
-            self.recover(cx);
+        // Flags may have changed, too.
+        self.recover(cx);
+    }
+
+    /// A copy has removed what nobody should have.
+    pub(super) fn no_longer_there(&mut self, cx: &mut Cx<'_>, osd: OsdId, object: &HObject) {
+        if let Some(lacking) = self.recovery.peers.get_mut(&osd) {
+            lacking.remove(object);
         }
+        self.wake_waiting_for(cx, object);
+    }
+
+    /// A write is durable everywhere. True if its object can move because of that.
+    pub(super) fn release_held(&mut self, object: &HObject) -> bool {
+        if self.queue.last_write(object).is_some() || !self.recovery.held.remove(object) {
+            return false;
+        }
+        self.recovery.is_to_move(object.clone());
+        true
     }
 
     /// The session with another OSD was lost, and what was on its way with it.

@@ -20,7 +20,7 @@ impl Pg {
     pub(super) fn start_removal(&mut self, cx: &mut Cx<'_>) {
         self.drop_interval_state(cx);
         self.stage = Stage::Removing;
-        self.complete = false;
+        self.last_backfill = HObject::min();
         self.continue_removal(cx);
     }
 

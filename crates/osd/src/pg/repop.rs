@@ -14,7 +14,7 @@ use types::msg::internal_osd::{PgTotals, RepOp, RepOpReply};
 use types::pg::{LogOp, PgLogEntry};
 use types::{EVersion, Epoch, HObject, Mono, OsdId};
 
-/// Trimming waits for that many entries, so that it costs little per write.
+/// Trimming waits for that many entries, or for as many as a short log keeps, so that it costs little per write.
 const TRIM_BATCH: usize = 100;
 
 /// Writes that are not durable everywhere, oldest first.
@@ -29,6 +29,8 @@ struct RepOpState {
     object: HObject,
     /// Replicas that have not answered.
     waiting_for: BTreeSet<OsdId>,
+    /// Those of them whose backfill has not come to the object.
+    log_only: BTreeSet<OsdId>,
     /// What they were sent, as long as one has not answered.
     msg: Option<RepOp>,
     local: bool,
@@ -89,8 +91,9 @@ impl Pg {
         let version = write.entry.version;
         let object = write.entry.object.clone();
         let waiting_for: BTreeSet<OsdId> = self.replicas(cx.sh.whoami).collect();
+        let log_only = self.recovery.note_write(&object, write.totals.objects - self.totals.objects);
         let trim_to = self.trim_point(cx.sh.log_entries_max);
-        let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &write, trim_to));
+        let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &log_only, &write, trim_to));
         self.totals = write.totals;
         let mut txn = self.transaction();
         write.mutation.into_transaction(&mut txn, &object);
@@ -101,6 +104,7 @@ impl Pg {
             version,
             object,
             waiting_for,
+            log_only,
             msg,
             local: false,
             replies: vec![(write.reply, write.op)],
@@ -109,7 +113,7 @@ impl Pg {
         });
     }
 
-    fn send_repops(&self, cx: &mut Cx<'_>, to: &BTreeSet<OsdId>, write: &Write, trim_to: EVersion) -> RepOp {
+    fn send_repops(&self, cx: &mut Cx<'_>, to: &BTreeSet<OsdId>, log_only: &BTreeSet<OsdId>, write: &Write, trim_to: EVersion) -> RepOp {
         let mut steps = Encoder::with_capacity(0, 256);
         let mut payload = BufList::default();
         write.mutation.encode_split(&mut steps, &mut payload);
@@ -122,18 +126,21 @@ impl Pg {
             committed_to: self.committed_to,
             trim_to,
             mutation: steps.finish(),
+            log_only: false,
             payload,
         };
         for osd in to {
-            cx.send(Peer::Osd(*osd), 0, msg.clone(), Durable::Now);
+            send_repop(cx, *osd, &msg, log_only.contains(osd));
         }
         msg
     }
 
     /// Sends a replica again what it has not confirmed.
     pub(super) fn resend_repops(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        for msg in self.repops.list.iter().filter(|o| o.waiting_for.contains(&osd)).filter_map(|o| o.msg.as_ref()) {
-            cx.send(Peer::Osd(osd), 0, msg.clone(), Durable::Now);
+        for write in self.repops.list.iter().filter(|o| o.waiting_for.contains(&osd)) {
+            if let Some(msg) = &write.msg {
+                send_repop(cx, osd, msg, write.log_only.contains(&osd));
+            }
         }
     }
 
@@ -155,10 +162,11 @@ impl Pg {
 
     /// Up to where every copy may forget its log.
     fn trim_point(&self, keep: usize) -> EVersion {
-        if self.log.len() < keep + TRIM_BATCH {
+        let batch = TRIM_BATCH.min(keep).max(1);
+        if self.log.len() < keep + batch {
             return self.log.tail;
         }
-        let newest = self.log.iter().nth(TRIM_BATCH - 1).map_or(self.log.tail, |e| e.version);
+        let newest = self.log.iter().nth(batch - 1).map_or(self.log.tail, |e| e.version);
         newest.min(self.committed_to)
     }
 
@@ -187,6 +195,7 @@ impl Pg {
 
     /// Answers, in order, what is durable everywhere.
     fn finish_repops(&mut self, cx: &mut Cx<'_>) {
+        let mut released = false;
         while self.repops.list.front().is_some_and(|o| o.local && o.waiting_for.is_empty()) {
             let Some(op) = self.repops.list.pop_front() else { break };
             self.committed_to = op.version;
@@ -197,6 +206,10 @@ impl Pg {
                 self.send_reply(cx, reply);
             }
             self.queue.committed(&op.object);
+            released |= self.release_held(&op.object);
+        }
+        if released {
+            self.recover(cx);
         }
         self.pump(cx);
     }
@@ -211,7 +224,7 @@ impl Pg {
         if version <= self.log.head() && self.log.contains(version) {
             return self.confirm_again(cx, m.interval, version);
         }
-        let mutation = match Mutation::decode_split(&mut Decoder::shared(&m.mutation), &mut m.payload) {
+        let mutation = match take_mutation(&mut m) {
             Ok(mutation) => mutation,
             Err(e) => return tracing::error!(pg = %self.id, "a replica's write that cannot be read: {e}"),
         };
@@ -219,14 +232,14 @@ impl Pg {
             // With a lost session some are lost; the primary sends all of them again, in order.
             return tracing::warn!(pg = %self.id, %version, head = %self.log.head(), "a write out of order");
         }
-        if self.missing.contains_key(&m.entry.object) {
+        if !m.log_only && self.missing.contains_key(&m.entry.object) {
             return tracing::error!(pg = %self.id, %version, object = ?m.entry.object, "a write to what is missing here");
         }
         cx.sh.perf.subop_w(payload_len);
         self.totals = m.totals;
         self.committed_to = m.committed_to;
         let mut txn = self.transaction();
-        if m.entry.prior_version == EVersion::default() && m.entry.op == LogOp::Modify {
+        if !m.log_only && m.entry.prior_version == EVersion::default() && m.entry.op == LogOp::Modify {
             // The primary has looked for the object; copies that go the same way need not.
             txn.create(&m.entry.object);
         }
@@ -248,4 +261,21 @@ impl Pg {
         let txc = cx.submit(txn);
         self.confirm(cx, interval, version, txc);
     }
+}
+
+/// To a copy whose backfill has not come to the object only the entry is of use.
+fn send_repop(cx: &mut Cx<'_>, osd: OsdId, msg: &RepOp, log_only: bool) {
+    let msg = match log_only {
+        true => RepOp { log_only, mutation: Default::default(), payload: BufList::default(), ..msg.clone() },
+        false => msg.clone(),
+    };
+    cx.send(Peer::Osd(osd), 0, msg, Durable::Now);
+}
+
+/// What a write does to the object; nothing, where the object is not there yet.
+fn take_mutation(m: &mut RepOp) -> Result<Mutation, denc::DecodeError> {
+    if m.log_only {
+        return Ok(Mutation::default());
+    }
+    Mutation::decode_split(&mut Decoder::shared(&m.mutation), &mut m.payload)
 }

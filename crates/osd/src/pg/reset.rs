@@ -6,7 +6,6 @@
 //! Why not a new interval: nothing is wrong with the copies, and no map will come.
 //! Upstream: OSD::ms_handle_reset and ProtocolV2::reset_session; there the map soon marks such an OSD down.
 
-use super::backfill::Scan;
 use super::peering::Step;
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable};
@@ -23,6 +22,7 @@ impl Pg {
             Stage::Peering(_) => self.peering_reset(cx, osd),
             Stage::Active if self.replicas(cx.sh.whoami).any(|o| o == osd) => {
                 self.say_started_to(cx, osd);
+                self.backfill_again(cx, osd);
                 self.resend_repops(cx, osd);
                 self.recovery_reset(cx, osd);
             }
@@ -39,13 +39,9 @@ impl Pg {
                 cx.send_pg(osd, id, round, PgBody::Query, Durable::Now);
             }
             Step::GetLog if p.auth == osd => self.get_log(cx, osd),
-            Step::MergeSelf(m) if p.auth == osd => {
-                m.scan.as_mut().map(Scan::again);
-                self.drive_self(cx);
-            }
             Step::MergePeers(_) => self.merge_peer_again(cx, osd),
             Step::Activating { waiting_for, .. } if waiting_for.contains(&osd) => {
-                let body = PgBody::Activate { history: self.history };
+                let body = PgBody::Activate { history: self.history, serves: self.serves() };
                 cx.send_pg(osd, id, round, body, Durable::Now);
             }
             _ => {}

@@ -58,21 +58,23 @@ impl Pg {
         let mut state = match &self.stage {
             Stage::Active if self.is_clean() => PgState::ACTIVE | PgState::CLEAN,
             Stage::Active if self.recovery.done => PgState::ACTIVE,
-            Stage::Active => PgState::ACTIVE | PgState::DEGRADED | self.recovery_state(),
+            Stage::Active => PgState::ACTIVE | self.recovery_state(),
             Stage::Peering(p) => match &p.step {
                 Step::Down { .. } => PgState::DOWN,
                 Step::Incomplete => PgState::INCOMPLETE,
-                Step::Peered => PgState::PEERED,
                 Step::Activating { .. } => PgState::ACTIVATING,
                 _ => PgState::PEERING,
             },
             Stage::Follower { .. } | Stage::Removing => PgState::UNKNOWN,
         };
+        if matches!(self.stage, Stage::Active) && !self.serves() {
+            state = PgState(state.0 & !PgState::ACTIVE.0) | PgState::PEERED;
+        }
         if state != PgState::UNKNOWN && m.acting.len() < usize::from(m.size) {
             state |= PgState::UNDERSIZED;
-            if self.totals.objects > 0 || state.has(PgState::ACTIVE) {
-                state |= PgState::DEGRADED;
-            }
+        }
+        if matches!(self.stage, Stage::Active) && self.is_degraded() || state.has(PgState::UNDERSIZED) && self.totals.objects > 0 {
+            state |= PgState::DEGRADED;
         }
         if m.up != m.acting {
             state |= PgState::REMAPPED;
@@ -93,6 +95,28 @@ impl Pg {
         }
     }
 
+    /// Copies of objects that are not there, and copies that are not where CRUSH wants them. What a copy under backfill
+    /// lacks is misplaced as long as another one outside the up set acts in its stead, and degraded if none does.
+    fn troubles(&self) -> (i64, i64) {
+        let (m, r, objects) = (&self.walk.mapping, &self.recovery, self.totals.objects);
+        let lacking = |osd: &OsdId| match (*osd == m.primary, r.backfills.get(osd)) {
+            (true, _) => self.missing.len() as i64,
+            (false, Some(b)) => r.lacks(*osd) as i64 + if b.cursor.max { 0 } else { (objects - b.objects).max(0) },
+            (false, None) => r.lacks(*osd) as i64,
+        };
+        let by_log: i64 = m.acting.iter().map(lacking).sum();
+        let mut filled: Vec<i64> = match &self.stage {
+            Stage::Active => m.up.iter().filter(|o| !m.acting.contains(o)).map(lacking).collect(),
+            _ => m.up.iter().filter(|o| !m.acting.contains(o)).map(|_| objects).collect(),
+        };
+        filled.resize(filled.len() + usize::from(m.size).saturating_sub(m.up.len()), objects);
+        // Those outside the up set stand in for the emptiest.
+        filled.sort_unstable_by_key(|n| std::cmp::Reverse(*n));
+        let standing_in = m.acting.iter().filter(|o| !m.up.contains(o)).count().min(filled.len());
+        let (stood_in, alone) = filled.split_at(standing_in);
+        (by_log + alone.iter().sum::<i64>(), stood_in.iter().sum())
+    }
+
     /// True if the state is not the one last reported.
     pub fn has_news(&self) -> bool {
         self.state() != self.figures.state
@@ -104,18 +128,19 @@ impl Pg {
         self.figures.note_state(now.wall, state);
         self.figures.reported += 1;
         let (m, f) = (&self.walk.mapping, &self.figures);
-        let missing_copies = usize::from(m.size).saturating_sub(m.acting.len()) as i64;
+        let (degraded, misplaced) = self.troubles();
         let sum = ObjectStatSum {
             num_bytes: self.totals.bytes,
             num_objects: self.totals.objects,
             num_object_copies: self.totals.objects * i64::from(m.size),
-            num_objects_degraded: self.totals.objects * missing_copies + (self.missing.len() + self.recovery.missing_copies()) as i64,
+            num_objects_degraded: degraded,
+            num_objects_misplaced: misplaced,
             num_objects_missing_on_primary: self.missing.len() as i64,
             num_objects_unfound: self.recovery.unfound().len() as i64,
             num_objects_dirty: self.totals.objects,
             ..f.sums
         };
-        let lacks = |osd: OsdId| if osd == m.primary { !self.missing.is_empty() } else { self.recovery.lacks(osd) };
+        let lacks = |osd: OsdId| if osd == m.primary { !self.missing.is_empty() } else { self.recovery.lacks(osd) > 0 };
         let shard = |osd: &OsdId| PgShard { osd: *osd, shard: ShardPgId::NO_SHARD };
         PgStat {
             version: self.log.head(),

@@ -200,6 +200,14 @@ impl Cluster {
         self.mark_down(osd);
     }
 
+    /// An OSD that is not running gets an empty disk.
+    pub fn replace_disk(&mut self, osd: OsdId) {
+        let d = &mut self.daemons[osd.0 as usize];
+        assert!(d.running.is_none());
+        d.disk = MemDisk::new(64 << 20);
+        Store::mkfs(&mut d.disk.dev(), &mut d.disk.kv(), FSID, Uuid::from_u128(osd.0 as u128 + 1), osd.0).unwrap();
+    }
+
     /// The session between two OSDs is lost, with what is on it in both directions; `finds_out` hears of that.
     pub fn lose_session(&mut self, finds_out: OsdId, other: OsdId) {
         self.net.remove(&(Peer::Osd(finds_out), other));
@@ -272,6 +280,16 @@ impl Cluster {
                 if up && info.up_thru < m.want {
                     info.up_thru = self.map.epoch;
                     self.map_dirty = true;
+                }
+            }
+            Message::PgTempRequest(m) => {
+                for (pg, osds) in m.pg_temp {
+                    let before = self.map.pg_temp.get(&pg).cloned().unwrap_or_default();
+                    self.map_dirty |= before != osds;
+                    match osds.is_empty() {
+                        true => drop(self.map.pg_temp.remove(&pg)),
+                        false => drop(self.map.pg_temp.insert(pg, osds)),
+                    }
                 }
             }
             Message::OsdFailure(m)

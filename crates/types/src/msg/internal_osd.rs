@@ -11,7 +11,7 @@ use denc::{BString, Decode, Encode};
 
 message! {
     /// A write for a replica: what to log and what to do.
-    RepOp = 0x7100, v 2, c 2, p 127 {
+    RepOp = 0x7100, v 3, c 3, p 127 {
         pgid: PgId,
         /// The primary's map.
         epoch: Epoch,
@@ -25,6 +25,8 @@ message! {
         trim_to: EVersion,
         /// Steps on the object, without what they write.
         mutation: Bytes,
+        /// The copy is being backfilled and has not got this far: it takes the entry, and the object when its turn comes.
+        log_only: bool,
     } + /** What the steps write, in their order. */ payload
 }
 message! {
@@ -33,7 +35,7 @@ message! {
 }
 message! {
     /// Everything else OSDs have to say about a PG.
-    PgMessage = 0x7102, v 3, c 3, p 127 {
+    PgMessage = 0x7102, v 4, c 4, p 127 {
         pgid: PgId,
         /// The sender's map.
         epoch: Epoch,
@@ -77,7 +79,7 @@ pub struct PgTotals {
 
 /// What an OSD says of its copy of a PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 2, compat = 1)]
+#[denc(v = 3, compat = 3)]
 pub struct PeerInfo {
     /// False: it holds nothing of this PG, the rest is blank.
     pub exists: bool,
@@ -86,15 +88,25 @@ pub struct PeerInfo {
     /// The interval in which this copy last went active.
     pub last_epoch_started: Epoch,
     pub history: PeerHistory,
-    /// False while a backfill has not ended: objects may be absent without a trace.
-    pub complete: bool,
+    /// Objects before it are here or known to be missing; of those behind it nothing is known. `max` when no backfill is
+    /// under way.
+    pub last_backfill: HObject,
+    /// Objects before `last_backfill`, if that is not `max`.
+    pub backfilled: i64,
     /// Objects known to be absent or old.
     pub missing: u64,
     pub last_user_version: u64,
     pub totals: PgTotals,
     /// Number of the oldest write whose request it knows, by its log or beyond it.
-    #[denc(since = 2)]
     pub remembers_from: u64,
+}
+
+impl PeerInfo {
+    /// True for a copy that lacks nothing but what its log or its missing set says. One that holds nothing is a whole
+    /// copy of the PG as it was when it began.
+    pub fn is_whole(&self) -> bool {
+        !self.exists || self.last_backfill.max
+    }
 }
 
 /// What an OSD knows of the PG as a whole.
@@ -146,8 +158,8 @@ pub enum PgBody {
     /// Entries behind `base`, which is in the log or its tail; and every request remembered beyond the log.
     #[denc(tag = 4)]
     Log { info: PeerInfo, base: EVersion, entries: Vec<PgLogEntry>, dups: Vec<PgLogDup> },
-    /// Make this your log: what you have behind `base` is void. With `reset` you hold nothing for certain until the
-    /// same comes without it.
+    /// Make this your log: what you have behind `base` is void. With `reset` it is your whole log, and a backfill begins:
+    /// you hold nothing for certain.
     #[denc(tag = 5)]
     Merge {
         reset: bool,
@@ -156,20 +168,15 @@ pub enum PgBody {
         entries: Vec<PgLogEntry>,
         totals: PgTotals,
         last_user_version: u64,
-        /// With the log the copy is complete again: a backfill ends.
-        complete: bool,
         /// Requests of writes before those you know of, oldest first.
         dups: Vec<PgLogDup>,
-        /// What the scan found: objects you lack, with the versions they should have; without a version, those you have
-        /// and nobody should.
-        differ: Vec<(HObject, EVersion)>,
     },
-    /// Done and durable; these objects are now missing here, in these versions.
+    /// Done and durable; these objects are now missing here, in these versions, and a backfill has come so far.
     #[denc(tag = 6)]
-    Merged { missing: Vec<(HObject, EVersion)> },
-    /// List your objects from `begin` on, with the versions that your log says they have.
+    Merged { missing: Vec<(HObject, EVersion)>, last_backfill: HObject, backfilled: i64 },
+    /// List your objects from `begin` to `end` with their versions, so many at most.
     #[denc(tag = 7)]
-    Scan { begin: HObject, limit: u32 },
+    Scan { begin: HObject, end: HObject, limit: u32 },
     #[denc(tag = 8)]
     Scanned { begin: HObject, end: HObject, objects: Vec<(HObject, EVersion)> },
     /// Push me this object as that write left it.
@@ -180,9 +187,9 @@ pub enum PgBody {
     /// The whole object is durable.
     #[denc(tag = 11)]
     Pushed { object: HObject, push: u64 },
-    /// The PG starts serving in this interval; be ready.
+    /// The PG starts in this interval; be ready. With too few copies it only recovers, and serves nobody.
     #[denc(tag = 12)]
-    Activate { history: PeerHistory },
+    Activate { history: PeerHistory, serves: bool },
     #[denc(tag = 13)]
     Activated,
     /// Every acting copy is ready. With `recovered` none of them misses anything either.
@@ -194,6 +201,13 @@ pub enum PgBody {
     /// The object that was to be pulled is not here in that version, or cannot be read.
     #[denc(tag = 16)]
     PullFailed { object: HObject },
+    /// Your backfill has come to `end`. On the way there you lack these objects, in the versions they should have; without
+    /// a version, you have them and nobody should. `objects` of the PG are before `end`.
+    #[denc(tag = 17)]
+    Backfill { end: HObject, differ: Vec<(HObject, EVersion)>, objects: i64 },
+    /// Noted and durable.
+    #[denc(tag = 18)]
+    Backfilled { end: HObject },
 }
 
 #[cfg(test)]
@@ -226,6 +240,7 @@ mod tests {
             committed_to: EVersion::default(),
             trim_to: EVersion::default(),
             mutation: Bytes::from_static(b"steps"),
+            log_only: true,
             payload: BufList::from(Bytes::from_static(b"data")),
         });
     }
@@ -241,15 +256,21 @@ mod tests {
                 entries: vec![],
                 dups: vec![PgLogDup { user_version: 4, ..PgLogDup::default() }],
             },
-            PgBody::Scan { begin: HObject::min(), limit: 3 },
-            PgBody::Merged { missing: vec![(HObject::min(), EVersion::default())] },
+            PgBody::Scan { begin: HObject::min(), end: HObject::max(), limit: 3 },
+            PgBody::Merged {
+                missing: vec![(HObject::min(), EVersion::default())],
+                last_backfill: HObject::max(),
+                backfilled: 3,
+            },
             PgBody::Pull { object: HObject::min(), version: EVersion { epoch: Epoch(3), version: 7 } },
             PgBody::Push(PushPart { push: 3, seq: 1, ..PushPart::default() }),
             PgBody::Pushed { object: HObject::min(), push: 3 },
-            PgBody::Activate { history: PeerHistory::default() },
+            PgBody::Activate { history: PeerHistory::default(), serves: true },
             PgBody::Started { history: PeerHistory::default(), recovered: true },
             PgBody::Remove,
             PgBody::PullFailed { object: HObject::min() },
+            PgBody::Backfill { end: HObject::max(), differ: vec![(HObject::min(), EVersion::default())], objects: 9 },
+            PgBody::Backfilled { end: HObject::max() },
         ];
         for body in bodies {
             let pgid = PgId { pool: PoolId(1), seed: 2 };
