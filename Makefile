@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/release/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart fuzz dencoder msgr-stock test-clients bench
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart fuzz dencoder msgr-stock test-clients bench bench-recovery
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -76,3 +76,7 @@ test-clients: build
 
 bench: build
 	bench/side_by_side.py --bin $(BIN) --peer $(or $(PEER),pacific) $(if $(QUICK),--quick)
+
+# How fast copies come back, and what clients feel of it, beside stock Ceph.
+bench-recovery: build
+	bench/recovery.py --bin $(BIN) --peer $(or $(PEER),pacific)

@@ -1,6 +1,9 @@
 #!/usr/bin/python3
-"""p99 latency in ms of random writes or reads through stock librados: CONF POOL write|read SIZE DEPTH SECONDS"""
-import random, sys, threading, time
+"""p99 latency in ms of random writes or reads through stock librados: CONF POOL write|read SIZE DEPTH SECONDS [json]
+
+With `json` an object with IOPS, p99 and maximum; an interrupt ends it early.
+"""
+import json, random, signal, sys, threading, time
 import rados
 
 conf, pool, op, size, depth, seconds = sys.argv[1:4] + [int(x) for x in sys.argv[4:7]]
@@ -28,10 +31,17 @@ if op == "read":
         submit(True, name)
     drain()
     latencies.clear()
-end = time.monotonic() + seconds
-while time.monotonic() < end:
+begin = time.monotonic()
+stop = []
+signal.signal(signal.SIGINT, lambda *_: stop.append(1))
+while time.monotonic() < begin + seconds and not stop:
     submit(op == "write", rng.choice(names))
+took = time.monotonic() - begin
 drain()
 latencies.sort()
-print(latencies[int(len(latencies) * 0.99)] * 1e3)
+p99 = latencies[int(len(latencies) * 0.99)] * 1e3
+if sys.argv[7:] == ["json"]:
+    print(json.dumps({"IOPS": len(latencies) / took, "p99 ms": p99, "max ms": latencies[-1] * 1e3}))
+else:
+    print(p99)
 cluster.shutdown()

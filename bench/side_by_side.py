@@ -162,4 +162,5 @@ def report(results):
             ours, stock = medians["cuttlebone"], medians["stock"]
             print("| | ratio | %s |" % " | ".join("%.2f" % (ours[c] / stock[c]) if stock[c] else "-" for c in columns))
 
-main()
+if __name__ == "__main__":
+    main()
