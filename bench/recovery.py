@@ -56,7 +56,7 @@ def write(cluster, pool, count, size):
 
 def client(cluster, pool, seconds):
     """Starts the client; `finish` has its figures."""
-    argv = ["python3", "-", cluster.conf, pool, "write", "4096", "16", str(seconds), "json"]
+    argv = ["/usr/bin/python3", "-", cluster.conf, pool, "write", "4096", "16", str(seconds), "json"]
     inside = ["chroot", cluster.root] if cluster.root else []
     p = subprocess.Popen(inside + argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     p.stdin.write(open(HERE + "/percentiles.py").read())
