@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/release/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart fuzz dencoder msgr-stock test-clients bench bench-recovery
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub fuzz dencoder msgr-stock test-clients bench bench-recovery
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -52,10 +52,14 @@ restart: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_all.py --bin $(BIN)
 	MONS=3 tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_leader.py --bin $(BIN)
 
+# Blocks that go bad.
+scrub: build
+	tests/clients/on_fresh_cluster $(BIN) tests/clients/scrub.py
+
 fuzz: deps
 	scripts/fuzz-short
 
-test: lint unit clients checks script wrong restart fuzz
+test: lint unit clients checks script wrong restart scrub fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps

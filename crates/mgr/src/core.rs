@@ -4,11 +4,11 @@ use crate::pgmap::PgMap;
 use crate::progress::Progress;
 use crate::rates::Rates;
 use crate::services::Services;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use types::map::OsdMap;
-use types::msg::internal::{ConfigInForce, MgrStats};
+use types::msg::internal::{ConfigInForce, MgrStats, OsdScrub};
 use types::msg::{MMgrClose, MMgrOpen, MMgrReport};
 use types::{EntityInst, EntityName, Now, OsdId};
 
@@ -23,6 +23,11 @@ pub struct MgrSettings {
     pub max_pg_per_osd: usize,
     /// `mon_warn_on_pool_no_app`.
     pub warn_on_pool_no_app: bool,
+    /// `mon_osd_warn_num_repaired`.
+    pub warn_num_repaired: u64,
+    /// Seconds after which a scrub, and a deep scrub, is missed; 0 for never.
+    pub scrub_late_s: f64,
+    pub deep_scrub_late_s: f64,
     /// `mgr_stats_period`.
     pub stats_period: Duration,
 }
@@ -34,6 +39,9 @@ impl Default for MgrSettings {
             health_max_detail: 50,
             max_pg_per_osd: 250,
             warn_on_pool_no_app: true,
+            warn_num_repaired: 10,
+            scrub_late_s: 604_800.0 * 1.5,
+            deep_scrub_late_s: 604_800.0 * 1.75,
             stats_period: Duration::from_secs(5),
         }
     }
@@ -50,6 +58,10 @@ pub struct Mgr {
     rates: Rates,
     pub(crate) progress: Progress,
     services: Services,
+    /// OSDs with a session.
+    pub(crate) connected: BTreeSet<OsdId>,
+    /// What OSDs are to be told.
+    pub(crate) orders: Vec<(OsdId, OsdScrub)>,
     own: Option<(EntityName, BTreeMap<String, ConfigInForce>)>,
 }
 
@@ -64,6 +76,8 @@ impl Mgr {
             rates: Rates::default(),
             progress: Progress::default(),
             services: Services::default(),
+            connected: BTreeSet::new(),
+            orders: Vec::new(),
             own: None,
         }
     }
@@ -76,6 +90,16 @@ impl Mgr {
     /// Our own name and options, for `config show`.
     pub fn set_own_config(&mut self, name: EntityName, options: BTreeMap<String, ConfigInForce>) {
         self.own = Some((name, options));
+    }
+
+    /// OSDs that orders will reach.
+    pub fn set_connected(&mut self, osds: BTreeSet<OsdId>) {
+        self.connected = osds;
+    }
+
+    /// What commands had to say to OSDs.
+    pub fn take_orders(&mut self) -> Vec<(OsdId, OsdScrub)> {
+        std::mem::take(&mut self.orders)
     }
 
     /// The options that a daemon reported; `None` for one that did not report.

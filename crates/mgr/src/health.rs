@@ -121,6 +121,8 @@ pub fn checks(now: Now, settings: &MgrSettings, map: &OsdMap, pgs: &PgMap) -> He
     pg_checks(now, settings, pgs, &mut out);
     object_checks(map, pgs, &mut out);
     count_checks(settings, map, pgs, &mut out);
+    scrub_checks(now, settings, pgs, &mut out);
+    repair_checks(settings, map, pgs, &mut out);
     slow_ops(pgs, &mut out);
     alerts(pgs, &mut out);
     if settings.warn_on_pool_no_app {
@@ -188,6 +190,37 @@ fn count_checks(settings: &MgrSettings, map: &OsdMap, pgs: &PgMap, out: &mut Hea
     if most > 0 && per_osd > most {
         let text = format!("too many PGs per OSD ({per_osd} > max {most})");
         out.add("TOO_MANY_PGS", Severity::Warn, text, (per_osd - most) as i64, vec![]);
+    }
+}
+
+/// PGs whose copies nobody has compared for longer than is usual.
+fn scrub_checks(now: Now, settings: &MgrSettings, pgs: &PgMap, out: &mut HealthMap) {
+    type Check = (&'static str, &'static str, fn(&PgStat) -> Utime, f64);
+    let checks: [Check; 2] = [
+        ("PG_NOT_SCRUBBED", "scrubbed", |s| s.last_scrub_stamp, settings.scrub_late_s),
+        ("PG_NOT_DEEP_SCRUBBED", "deep-scrubbed", |s| s.last_deep_scrub_stamp, settings.deep_scrub_late_s),
+    ];
+    for (code, what, last, late_s) in checks {
+        let age = |at: Utime| now.wall.to_duration().saturating_sub(at.to_duration()).as_secs_f64();
+        let late = |s: &PgStat| late_s > 0.0 && !last(s).is_zero() && age(last(s)) > late_s;
+        let found: Vec<_> = pgs.pgs.iter().filter(|(_, s)| late(s)).collect();
+        if found.is_empty() {
+            continue;
+        }
+        let detail = found.iter().take(settings.health_max_detail).map(|(pg, s)| format!("pg {pg} not {what} since {}", last(s)));
+        let (count, detail) = (found.len() as i64, detail.collect());
+        out.add(code, Severity::Warn, format!("{count} pgs not {what} in time"), count, detail);
+    }
+}
+
+/// Disks that are losing what they hold, though nobody has noticed yet.
+fn repair_checks(settings: &MgrSettings, map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
+    let many = |r: &crate::pgmap::OsdReport| settings.warn_num_repaired > 0 && r.stat.num_shards_repaired > settings.warn_num_repaired;
+    let found = pgs.counted(map).filter(|(_, r)| many(r));
+    let detail: Vec<String> = found.map(|(osd, r)| format!("osd.{osd} had {} reads repaired", r.stat.num_shards_repaired)).collect();
+    if !detail.is_empty() {
+        let count = detail.len() as i64;
+        out.add("OSD_TOO_MANY_REPAIRS", Severity::Warn, format!("Too many repaired reads on {count} OSDs"), count, detail);
     }
 }
 

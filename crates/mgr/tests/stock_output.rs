@@ -290,7 +290,8 @@ fn errors_read_as_stock_ones() {
     assert_eq!(refusal(r#"{"prefix":"pg ls-by-pool","poolstr":"nope"}"#), (-2, "pool nope does not exist".into()));
     assert_eq!(refusal(r#"{"prefix":"config show","who":"osd.9"}"#), (-2, "no config state for daemon osd.9".into()));
     assert_eq!(refusal(r#"{"prefix":"osd scrub","who":"77"}"#), (-11, "osd.77 is not up".into()));
-    assert_eq!(refusal(r#"{"prefix":"pg scrub","pgid":"1.0"}"#).0, -95);
+    let text = "pg 1.0 primary osd.1 is not currently connected";
+    assert_eq!(refusal(r#"{"prefix":"pg scrub","pgid":"1.0"}"#), (-11, text.into()));
     assert_eq!(refusal(r#"{"prefix":"balancer on"}"#).0, -95);
 }
 

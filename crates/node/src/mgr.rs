@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use types::msg::internal::MgrBeacon;
 use types::msg::{MCommandReply, MMgrCommandReply, MMgrConfigure, Message, RawMessage, WireMessage};
-use types::{AddrVec, EntityInst, EntityKind, Errno, Mono, Now, features};
+use types::{AddrVec, EntityInst, EntityKind, Errno, Mono, Now, OsdId, features};
 
 /// The least time between two digests: changes that come together are told together.
 const DIGEST_PAUSE: Duration = Duration::from_millis(250);
@@ -53,6 +53,8 @@ pub struct MgrNode {
     metadata: BTreeMap<String, String>,
     /// Sessions of service daemons.
     services: BTreeMap<ConnId, i64>,
+    /// Where OSDs report from.
+    osds: BTreeMap<OsdId, ConnId>,
     tick: Duration,
     next_tick: Mono,
     /// When the digest that is due may be sent.
@@ -85,6 +87,7 @@ impl MgrNode {
             options: config.options,
             metadata: config.metadata,
             services: BTreeMap::new(),
+            osds: BTreeMap::new(),
             next_tick: now.mono,
             next_digest: now.mono,
             changed: false,
@@ -119,6 +122,7 @@ impl MgrNode {
         match self.gate.handle(&mut self.endpoint, self.mon.secrets(), event) {
             Some(Event::Message { conn, msg }) => self.on_message(now, conn, msg),
             Some(Event::Reset { conn, .. }) => {
+                self.osds.retain(|_, c| *c != conn);
                 if let Some(gid) = self.services.remove(&conn) {
                     self.mgr.handle_session_lost(now, gid);
                     self.changed = true;
@@ -177,6 +181,7 @@ impl MgrNode {
                 if !theirs {
                     return tracing::warn!(%name, osd = %stats.osd, "reports for another");
                 }
+                self.osds.insert(stats.osd, conn);
                 self.mgr.handle_stats(now, stats);
                 self.changed = true;
             }
@@ -247,7 +252,14 @@ impl MgrNode {
         if !self.mgr.is_ready() {
             return CommandError::new(Errno::EAGAIN, "the manager has no map yet; try again").into();
         }
-        self.mgr.run(now, &command, &args)
+        self.mgr.set_connected(self.osds.keys().copied().collect());
+        let reply = self.mgr.run(now, &command, &args);
+        for (osd, order) in self.mgr.take_orders() {
+            if let Some(conn) = self.osds.get(&osd) {
+                self.endpoint.send(now, *conn, order.to_raw(features::SUPPORTED));
+            }
+        }
+        reply
     }
 
     fn reply(&mut self, now: Now, conn: ConnId, tid: u64, msg: &impl WireMessage) {
@@ -326,11 +338,19 @@ fn prefix_of(spec: &CommandSpec) -> String {
 }
 
 fn settings(options: &ConfigValues) -> MgrSettings {
+    // A ratio of 0 turns the warning off.
+    let late = |interval, ratio| match options.f64(ratio) {
+        r if r > 0.0 => options.f64(interval) * (1.0 + r),
+        _ => 0.0,
+    };
     MgrSettings {
         pg_stuck_threshold: options.duration("mon_pg_stuck_threshold"),
         health_max_detail: options.u64("mon_health_max_detail") as usize,
         max_pg_per_osd: options.u64("mon_max_pg_per_osd") as usize,
         warn_on_pool_no_app: options.bool("mon_warn_on_pool_no_app"),
+        warn_num_repaired: options.u64("mon_osd_warn_num_repaired"),
+        scrub_late_s: late("osd_scrub_max_interval", "mon_warn_pg_not_scrubbed_ratio"),
+        deep_scrub_late_s: late("osd_deep_scrub_interval", "mon_warn_pg_not_deep_scrubbed_ratio"),
         stats_period: options.duration("mgr_stats_period"),
     }
 }

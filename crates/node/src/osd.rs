@@ -192,7 +192,12 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         };
         let from = match self.peers.by_conn.get(&conn) {
             Some(osd) => Peer::Osd(*osd),
-            None if self.mgr.as_ref().is_some_and(|(_, c)| *c == conn) => return,
+            None if self.mgr.as_ref().is_some_and(|(_, c)| *c == conn) => {
+                if let Message::OsdScrub(order) = msg {
+                    self.osd.handle_scrub_order(&order);
+                }
+                return;
+            }
             // What else a monitor says, its word that we are down, stands in the next map too.
             None if self.mon.conn() == Some(conn) => return,
             None => Peer::Session(SessionId(conn.0)),

@@ -84,6 +84,7 @@ impl Osd {
         self.sh.log_dups_tracked = self.commands.log_dups_tracked();
         self.sh.recovery_max = self.commands.recovery_max(&self.config.device_class);
         self.sh.recovery_freed = true;
+        self.sh.scrub = crate::pg::ScrubOptions::new(&self.commands.config);
         let c = &self.commands.config;
         self.sh.scan_min = c.u64("osd_backfill_scan_min").max(1) as usize;
         self.sh.scan_max = (c.u64("osd_backfill_scan_max") as usize).max(self.sh.scan_min);

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use denc::BString;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use store::{BlockDev, Kv, ReadFlags, ReadId, StatFs, Store, Transaction, TxcId};
+use store::{BlockDev, Kv, ObjectStat, ReadFlags, ReadId, StatFs, Store, Transaction, TxcId};
 use types::{Errno, HObject, Now, ShardPgId};
 
 /// See `store::Store` for what each call promises.
@@ -16,6 +16,7 @@ use types::{Errno, HObject, Now, ShardPgId};
 pub trait Disk {
     fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags);
+    fn stat(&mut self, coll: ShardPgId, obj: &HObject) -> Result<ObjectStat, Errno>;
     fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno>;
     fn getattrs(&mut self, coll: ShardPgId, obj: &HObject) -> Result<BTreeMap<BString, Bytes>, Errno>;
     fn omap_get_header(&mut self, coll: ShardPgId, obj: &HObject) -> Result<Bytes, Errno>;
@@ -40,6 +41,9 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     }
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) {
         Store::read(self, id, coll, obj, off, len, flags);
+    }
+    fn stat(&mut self, coll: ShardPgId, obj: &HObject) -> Result<ObjectStat, Errno> {
+        Store::stat(self, coll, obj)
     }
     fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno> {
         Store::getattr(self, coll, obj, name)

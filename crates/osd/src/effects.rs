@@ -9,8 +9,9 @@ use std::sync::Arc;
 use store::{ReadData, ReadFlags, ReadId, Transaction, TxcId};
 use types::map::OsdMap;
 use types::msg::internal_osd::{PgBody, PgMessage, Round};
-use types::msg::Message;
-use types::{Epoch, Errno, HObject, Mono, Now, OsdId, PgId, ShardPgId};
+use types::msg::mon::PaxosHeader;
+use types::msg::{LogEntry, LogPrio, MLog, Message};
+use types::{EntityInst, EntityKind, EntityName, Epoch, Errno, HObject, Mono, Now, OsdId, PgId, ShardPgId};
 
 /// A client's session, numbered by the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,6 +87,8 @@ pub(crate) enum ReadFor {
     Op(u64),
     /// A push to that OSD.
     Push { to: OsdId, object: HObject },
+    /// A scrub's description of copies.
+    Scrub,
 }
 
 /// How long the store takes to make transactions durable, since the last report.
@@ -136,6 +139,7 @@ pub(crate) struct Shared {
     pub next_op: u64,
     pub next_push: u64,
     pub next_notify: u32,
+    pub next_scrub: u64,
     pub txcs: BTreeMap<TxcId, TxcRoute>,
     pub commit_latency: CommitLatency,
     pub reads: BTreeMap<ReadId, ReadRoute>,
@@ -154,6 +158,13 @@ pub(crate) struct Shared {
     pub scan_max: usize,
     /// Entries a PG log keeps (`osd_min_pg_log_entries`).
     pub log_entries_max: usize,
+    pub scrub: crate::pg::ScrubOptions,
+    /// Scrubs this OSD takes part in.
+    pub scrubs_active: usize,
+    /// Lines said to the cluster log so far.
+    pub clog_seq: u64,
+    /// Bad copies of objects that were replaced (`num_shards_repaired`).
+    pub shards_repaired: u64,
     /// Writes whose requests a PG remembers, by its log and beyond it (`osd_pg_log_dups_tracked`).
     pub log_dups_tracked: u64,
 }
@@ -189,6 +200,24 @@ impl Cx<'_> {
     pub fn send_pg(&mut self, to: OsdId, pgid: PgId, round: Round, body: PgBody, not_before: Durable) {
         let msg = PgMessage { pgid, epoch: self.sh.map.epoch, round, osd: self.sh.whoami, body };
         self.send(Peer::Osd(to), 0, msg, not_before);
+    }
+
+    /// Says something to operators: a line in the cluster log, which may be lost when the monitors are.
+    pub fn clog(&mut self, prio: LogPrio, msg: String) {
+        let sh = &mut *self.sh;
+        sh.clog_seq += 1;
+        let entry = LogEntry {
+            name: EntityName::new(EntityKind::OSD, sh.whoami.to_string()),
+            rank: EntityInst { kind: EntityKind::OSD, num: sh.whoami.0.into() },
+            addrs: sh.map.addrs(sh.whoami).cloned().unwrap_or_default(),
+            stamp: self.now.wall,
+            seq: sh.clog_seq,
+            prio,
+            msg,
+            channel: "cluster".into(),
+        };
+        let msg = MLog { paxos: PaxosHeader::default(), fsid: sh.map.fsid, entries: vec![entry] };
+        self.send(Peer::Mon, 0, msg, Durable::Now);
     }
 
     /// Submits a transaction. A refusal is fatal: the core only submits what must succeed.

@@ -3,9 +3,10 @@
 use crate::disk::Disk;
 use crate::effects::{Cx, Effect, Peer};
 use crate::osd::Osd;
+use crate::pg::Wanted;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdMarkMeDown, SlowOps};
+use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdMarkMeDown, OsdScrub, SlowOps};
 use types::pg::{OsdStat, PerfStat, PgStat, StoreStatfs};
 use types::{Epoch, Mono, Now, OsdId, PgId, PoolId};
 
@@ -121,6 +122,18 @@ impl Osd {
         fx.push(Effect::Send { to: Peer::Mon, tid: 0, msg: msg.into() });
     }
 
+    /// The manager passes on that PGs of ours are to be scrubbed.
+    pub fn handle_scrub_order(&mut self, order: &OsdScrub) {
+        let me = self.sh.whoami;
+        // A repair has to know what can be read.
+        let wanted = Wanted { deep: order.deep || order.repair, repair: order.repair, requested: true, verifies: false };
+        for id in &order.pgs {
+            if let Some(pg) = self.pgs.get_mut(id).filter(|pg| pg.is_primary(me)) {
+                pg.request_scrub(wanted);
+            }
+        }
+    }
+
     /// There is a manager who knows nothing of us yet.
     pub fn handle_manager(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
         if self.sh.booted {
@@ -174,6 +187,7 @@ impl Osd {
             num_osds: 1,
             num_per_pool_osds: 1,
             num_per_pool_omap_osds: 1,
+            num_shards_repaired: self.sh.shards_repaired,
             seq: self.sh.stats_seq,
             up_from: self.maps.newest.info(me).map(|i| i.up_from).unwrap_or_default(),
             ..OsdStat::default()

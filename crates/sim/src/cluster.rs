@@ -46,6 +46,8 @@ pub struct Plan {
     pub out_after_s: u32,
     /// `osd_recovery_max_active`: with few, objects are missing for long.
     pub recovery_max: u32,
+    /// PGs are deep-scrubbed that often, in seconds, and what is found is repaired; 0: never.
+    pub scrub_s: u32,
     /// `osd_backfill_scan_min`: with few objects to a page, a backfill has many cursors to be interrupted at.
     pub scan_min: u32,
 }
@@ -62,6 +64,7 @@ impl Default for Plan {
             log_dups_tracked: 3000,
             out_after_s: 600,
             recovery_max: 0,
+            scrub_s: 0,
             scan_min: 64,
         }
     }
@@ -285,6 +288,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
     let (own, mon_addrs) = (ids.clone(), mon_addrs.to_vec());
     let (log_entries_max, tracked) = (plan.log_entries_max, plan.log_dups_tracked.to_string());
     let recovery_max = plan.recovery_max.to_string();
+    let scrub_s = plan.scrub_s;
     let (scan_min, scan_max) = (plan.scan_min.to_string(), (plan.scan_min * 8).to_string());
     let whoami = n as i32;
     let id = sim.add(&format!("osd.{n}"), OSD_PORT, DISK_BYTES, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
@@ -296,6 +300,13 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
         let mut options = ConfigValues::new(name.clone(), "ceph", "");
         options.set("osd_pg_log_dups_tracked", Source::File, &tracked).expect("a number");
         options.set("osd_recovery_max_active", Source::File, &recovery_max).expect("a number");
+        let scrubs = [("min_interval", scrub_s.to_string()), ("auto_repair", "true".into()), ("auto_repair_num_errors", "100000".into())];
+        for (name, value) in scrubs.iter().filter(|_| scrub_s > 0) {
+            options.set(&format!("osd_scrub_{name}"), Source::File, value).expect("a value that fits");
+        }
+        if scrub_s > 0 {
+            options.set("osd_deep_scrub_interval", Source::File, "1").expect("a number");
+        }
         options.set("osd_backfill_scan_min", Source::File, &scan_min).expect("a number");
         options.set("osd_backfill_scan_max", Source::File, &scan_max).expect("a number");
         let osd = osd::OsdConfig {

@@ -50,8 +50,10 @@ fn plan(seed: u64) -> Plan {
     let out_after_s = [20, 600][seed as usize / 8 % 2];
     let mons = env("MONS").map_or([1, 1, 3][seed as usize / 5 % 3], |n| n as usize);
     let recovery_max = [1, 0][(seed as usize / 4 % 2) ^ (seed as usize % 2)];
+    // Clusters in which a disk rots are scrubbed.
+    let scrub_s = if min_size > 1 && seed % 3 != 2 { 30 } else { 0 };
     let scan_min = [1, 2, 64][seed as usize / 3 % 3];
-    Plan { scan_min, mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, recovery_max }
+    Plan { scan_min, mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, recovery_max, scrub_s }
 }
 
 /// How a run ended.
@@ -129,15 +131,24 @@ fn serves_without(cluster: &mut Cluster, pg: &str, osd: i64) -> bool {
 }
 
 /// Hurts the cluster for a while.
-fn hurt(cluster: &mut Cluster, rounds: usize, seed: u64, pgs: u32) {
+fn hurt(cluster: &mut Cluster, rounds: usize, seed: u64, plan: &Plan) {
+    let rots_in = cluster.sim.rng().random_range(0..rounds);
     let mut down: Vec<HostId> = Vec::new();
     let meddled = env("MEDDLE").map_or(seed % 4 >= 2, |m| m > 0);
     for round in 0..rounds {
+        if plan.scrub_s > 0 && round == rots_in {
+            cluster.sim.heal();
+            down.drain(..).for_each(|host| cluster.sim.start(host));
+            if meddled {
+                put_in_order(cluster);
+            }
+            rot_in_peace(cluster, plan);
+        }
         if meddled && cluster.sim.rng().random_ratio(1, 3) {
             meddle(cluster);
         }
         if meddled && round == rounds / 2 {
-            replace_disk(cluster, &mut down, pgs);
+            replace_disk(cluster, &mut down, plan.pgs);
         }
         let rng = cluster.sim.rng();
         let pause = match rng.random_range(0..4) {
@@ -189,6 +200,31 @@ fn hurt(cluster: &mut Cluster, rounds: usize, seed: u64, pgs: u32) {
     }
 }
 
+/// Blocks of one disk go bad while clients go on, until scrubs have repaired them. Everything is clean before, and nobody
+/// dies meanwhile: a write that only the rotten disk has, and that no client was told of, would be lost and missed.
+fn rot_in_peace(cluster: &mut Cluster, plan: &Plan) {
+    wait_for_clean(cluster, plan.pgs);
+    let rotten = cluster.osds[cluster.sim.rng().random_range(0..cluster.osds.len())];
+    for _ in 0..6 {
+        let pages = cluster.sim.rng().random_range(1..40);
+        rot(cluster, rotten, pages);
+        cluster.sim.cut_connections(3);
+        let pause = cluster.sim.rng().random_range(0..10 * SECOND);
+        cluster.sim.run_until(cluster.sim.now_ns() + pause);
+    }
+    wait_for_scrubs(cluster, plan);
+}
+
+/// Some blocks of a disk go bad; the first is the label, without which it would not start.
+fn rot(cluster: &mut Cluster, osd: HostId, pages: usize) {
+    let disk = cluster.sim.disk(osd);
+    let used: Vec<u64> = disk.pages_in_use().into_iter().filter(|page| *page > 0).collect();
+    for _ in 0..pages.min(used.len()) {
+        let rng = cluster.sim.rng();
+        disk.rot(used[rng.random_range(0..used.len())], rng.random_range(0..4096));
+    }
+}
+
 /// A replayed seed says what its daemons log, as `SIM_LOG` filters.
 fn start_log() {
     if std::env::var("SEED").is_ok() {
@@ -213,7 +249,8 @@ fn wait_for_clean(cluster: &mut Cluster, pgs: u32) {
 }
 
 fn is_clean(cluster: &mut Cluster, pg: &str) -> bool {
-    is_said(cluster, pg, r#""active+clean""#)
+    // A scrub may be under way.
+    is_said(cluster, pg, r#""active+clean"#)
 }
 
 /// True if somebody answers that of a PG.
@@ -277,6 +314,31 @@ fn compare_copies(cluster: &mut Cluster) {
     }
 }
 
+/// Where scrubs repair what they find, every PG has time for a scrub, a repair, and a look whether it helped.
+fn wait_for_scrubs(cluster: &mut Cluster, plan: &Plan) {
+    if plan.scrub_s > 0 {
+        cluster.sim.run_until(cluster.sim.now_ns() + u64::from(6 * plan.scrub_s) * SECOND);
+        wait_for_clean(cluster, plan.pgs);
+    }
+}
+
+/// Everything that one OSD has goes bad, with all OSDs down; then clients read everything.
+fn rot_one_disk(cluster: &mut Cluster, readers_before: usize, plan: &Plan) {
+    let rotten = cluster.sim.rng().random_range(0..cluster.osds.len());
+    let disk = cluster.sim.disk(cluster.osds[rotten]);
+    disk.pages_in_use().into_iter().filter(|page| *page > 0).for_each(|page| disk.rot(page, 100));
+    cluster.osds.clone().into_iter().for_each(|osd| cluster.sim.start(osd));
+    wait_for_clean(cluster, plan.pgs);
+    cluster.add_reader();
+    if !cluster.run_until_finished(readers_before + 1, Duration::from_secs(300)) {
+        cluster.model.borrow_mut().fault("with one rotten disk the reader does not end".into());
+    }
+    if plan.scrub_s > 0 {
+        wait_for_scrubs(cluster, plan);
+        check_stores(cluster);
+    }
+}
+
 fn crc32c_of(data: &[u8]) -> u32 {
     data.iter().fold(0u32, |h, b| h.rotate_left(5) ^ u32::from(*b).wrapping_mul(0x9e37_79b9))
 }
@@ -312,7 +374,7 @@ fn run(seed: u64, rounds: usize) -> Outcome {
     }
     match rounds {
         0 => cluster.sim.run_until(cluster.sim.now_ns() + 30 * SECOND),
-        _ => hurt(&mut cluster, rounds, seed, plan(seed).pgs),
+        _ => hurt(&mut cluster, rounds, seed, &plan(seed)),
     }
     cluster.model.borrow_mut().stop = true;
     if cluster.run_until_finished(expected, Duration::from_secs(900)) {
@@ -325,11 +387,15 @@ fn run(seed: u64, rounds: usize) -> Outcome {
         cluster.model.borrow_mut().fault(format!("{finished} of {expected} tasks have ended, the others hang"));
     }
     wait_for_clean(&mut cluster, plan(seed).pgs);
+    wait_for_scrubs(&mut cluster, &plan(seed));
     check_stores(&mut cluster);
     if std::env::var("SEED").is_ok() && !cluster.model.borrow().faults.is_empty() {
         examine(&mut cluster);
     }
     compare_copies(&mut cluster);
+    if cluster.model.borrow().faults.is_empty() {
+        rot_one_disk(&mut cluster, expected + 1, &plan(seed));
+    }
     let model = cluster.model.borrow();
     Outcome {
         hash: cluster.sim.log.hash(),

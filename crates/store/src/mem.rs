@@ -139,6 +139,16 @@ impl MemDisk {
         self.lock().pages.keys().copied().collect()
     }
 
+    /// A page comes to hold something else, as if the medium had aged: no I/O tells.
+    pub fn rot(&self, page: u64, at: usize) {
+        let inner = &mut *self.lock();
+        for pages in [&mut inner.pages, &mut inner.durable] {
+            if let Some(byte) = pages.get_mut(&page).and_then(|p| p.get_mut(at % PAGE)) {
+                *byte ^= 0x10;
+            }
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().expect("no holder has panicked")
     }

@@ -7,6 +7,7 @@
 use crate::id::PoolId;
 use denc::{BString, Decode, DecodeError, Decoder, Encode, Encoder};
 use std::cmp::Ordering;
+use std::fmt;
 
 /// A snapshot id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Encode, Decode)]
@@ -71,6 +72,24 @@ impl HObject {
     /// What decides the placement: the locator key where there is one.
     pub fn effective_key(&self) -> &BString {
         if self.key.is_empty() { &self.name } else { &self.key }
+    }
+}
+
+impl fmt::Display for HObject {
+    /// `1:4d1fa5a3:nspace:key:name:head`, as logs show it: pool, the hash as it sorts, names, snapshot.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.max {
+            return f.write_str("MAX");
+        }
+        if self.is_min() {
+            return f.write_str("MIN");
+        }
+        write!(f, "{}:{:08x}:{}:{}:{}:", self.pool, self.sort_hash(), self.nspace, self.key, self.name)?;
+        match self.snap {
+            Snap::HEAD => f.write_str("head"),
+            Snap::DIR => f.write_str("snapdir"),
+            Snap(id) => write!(f, "{id:x}"),
+        }
     }
 }
 

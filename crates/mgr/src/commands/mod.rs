@@ -4,6 +4,7 @@
 
 mod osd;
 mod pg;
+mod scrub;
 
 use crate::core::Mgr;
 use crate::show::{config, iostat};
@@ -37,6 +38,9 @@ impl Mgr {
         let words: Vec<&str> = command.prefix.split(' ').collect();
         let answer = match words.as_slice() {
             ["get_command_descriptions"] => Ok(Reply::output(TABLE.describe(&[]))),
+            ["pg", "scrub" | "deep-scrub" | "repair"] => self.scrub_pg(command, args),
+            ["osd", "scrub" | "deep-scrub" | "repair"] => self.scrub_osds(command, args),
+            ["osd", "pool", "scrub" | "deep-scrub" | "repair"] => self.scrub_pools(command, args),
             ["pg", ..] => self.pg_command(now, command, args),
             ["osd", "pool", "autoscale-status"] => Ok(self.autoscale(command, args)),
             ["osd", ..] => self.osd_command(now, command, args),

@@ -22,14 +22,6 @@ impl Mgr {
             "osd pool stats" => self.pool_stats(command, args),
             "osd ok-to-stop" => self.ok_to_stop(args),
             "osd safe-to-destroy" => self.safe_to_destroy(command, args),
-            "osd scrub" | "osd deep-scrub" | "osd repair" => {
-                for osd in self.osds(&[args.require("who")?])? {
-                    if !self.osdmap().is_up(osd) {
-                        return Err(CommandError::new(Errno::EAGAIN, format!("osd.{osd} is not up")));
-                    }
-                }
-                Err(not_built(&command.prefix))
-            }
             other => Err(not_built(other)),
         }
     }
@@ -227,7 +219,7 @@ impl Mgr {
     }
 
     /// OSDs by number, `osd.N`, or `all`.
-    fn osds(&self, names: &[&str]) -> Result<BTreeSet<OsdId>, CommandError> {
+    pub(super) fn osds(&self, names: &[&str]) -> Result<BTreeSet<OsdId>, CommandError> {
         let mut out = BTreeSet::new();
         for name in names.iter().flat_map(|n| n.split(',')) {
             match name {

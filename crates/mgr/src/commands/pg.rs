@@ -22,10 +22,6 @@ impl Mgr {
             "pg ls" | "pg ls-by-pool" | "pg ls-by-osd" | "pg ls-by-primary" => self.pg_ls(now, command, args),
             "pg dump_stuck" => self.dump_stuck(now, command, args),
             "pg debug" => Ok(self.pg_debug(args)),
-            "pg scrub" | "pg deep-scrub" | "pg repair" => {
-                self.known_pg(args)?;
-                Err(not_built(&command.prefix))
-            }
             other => Err(not_built(other)),
         }
     }
@@ -173,7 +169,7 @@ impl Mgr {
         Reply::output(if found { "TRUE" } else { "FALSE" })
     }
 
-    fn known_pg(&self, args: &Args) -> Result<PgId, CommandError> {
+    pub(super) fn known_pg(&self, args: &Args) -> Result<PgId, CommandError> {
         let text = args.require("pgid")?;
         let pg = args.pg("pgid").ok_or_else(|| CommandError::invalid(format!("invalid pgid '{text}'")))?;
         match self.pgs().pgs.contains_key(&pg) {

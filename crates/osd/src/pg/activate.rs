@@ -94,6 +94,11 @@ impl Pg {
         if serves {
             self.figures.note_active(cx.now);
         }
+        if self.history.scrubs.last_scrub_stamp.is_zero() {
+            // Until the first scrub, the PG's beginning counts.
+            let (s, now) = (&mut self.history.scrubs, cx.now.wall);
+            (s.last_scrub_stamp, s.last_deep_scrub_stamp, s.last_clean_scrub_stamp) = (now, now, now);
+        }
         self.start_recovery(cx);
         if !self.recovery.done {
             self.store_meta(cx);
@@ -126,7 +131,7 @@ impl Pg {
         }
     }
 
-    fn say_started(&self, cx: &mut Cx<'_>) {
+    pub(super) fn say_started(&self, cx: &mut Cx<'_>) {
         for osd in self.replicas(cx.sh.whoami) {
             self.say_started_to(cx, osd);
         }
@@ -150,6 +155,7 @@ impl Pg {
     fn learn_history(&mut self, h: PeerHistory) {
         self.history.last_epoch_started = self.history.last_epoch_started.max(h.last_epoch_started);
         self.history.last_epoch_clean = self.history.last_epoch_clean.max(h.last_epoch_clean);
+        self.learn_scrubs(h.scrubs);
     }
 
     /// True if an active PG has as many copies as the pool wants, none lacks anything, and CRUSH has nobody better.

@@ -25,8 +25,10 @@ mod query;
 mod queue;
 mod recovery;
 mod remove;
+mod repair;
 mod repop;
 mod reset;
+mod scrub;
 mod stats;
 mod watch;
 
@@ -34,6 +36,7 @@ pub(crate) use backoff::Backoffs;
 pub(crate) use interval::{Mapping, Walk};
 pub(crate) use meta::pg_of;
 pub(crate) use op::{ClientOp, OpSource};
+pub(crate) use scrub::{ScrubOptions, Wanted};
 pub(crate) use stats::PgFigures;
 
 use crate::effects::{Cx, Durable, PgStep, ReadFor, ReadResult, ReadRoute, SessionId};
@@ -102,6 +105,8 @@ pub(crate) struct Pg {
     copies: Copies,
     pushes: push::Pushes,
     recovery: Recovery,
+    repairs: repair::Repairs,
+    scrubs: scrub::Scrubs,
     /// The acting set the monitors were asked for, and when.
     acting_asked: Option<(Vec<OsdId>, types::Mono)>,
     /// Strays whose copies are to be removed when the PG is clean.
@@ -144,6 +149,8 @@ impl Pg {
             copies: Copies::default(),
             pushes: push::Pushes::default(),
             recovery: Recovery::default(),
+            repairs: repair::Repairs::default(),
+            scrubs: scrub::Scrubs::default(),
             acting_asked: None,
             strays: BTreeSet::new(),
         }
@@ -252,6 +259,15 @@ impl Pg {
             PgBody::Activated => self.handle_activated(cx, from),
             PgBody::Started { history, recovered } => self.handle_started(cx, history, recovered),
             PgBody::PullFailed { object } => self.handle_pull_failed(cx, from, object),
+            PgBody::Scrub { scrub, begin, end, deep } => {
+                self.start_build(cx, from, round, scrub::Chunk { scrub, begin, end, deep });
+            }
+            PgBody::ScrubMap { scrub, objects } => self.handle_scrub_map(cx, from, scrub, objects),
+            PgBody::Distrust { scrub, objects } => self.handle_distrust(cx, from, round, scrub, objects),
+            PgBody::Distrusted { scrub } => self.handle_distrusted(from, scrub),
+            PgBody::ScrubReserve { scrub } => self.handle_scrub_reserve(cx, from, round, scrub),
+            PgBody::ScrubReserved { scrub, granted } => self.handle_scrub_reserved(cx, from, scrub, granted),
+            PgBody::ScrubRelease => self.handle_scrub_release(cx),
             PgBody::Backfill { end, differ, objects } => self.handle_backfill(cx, from, round, end, differ, objects),
             PgBody::Backfilled { end } => self.handle_backfilled(cx, from, &end),
             PgBody::Remove => {}
@@ -281,7 +297,8 @@ impl Pg {
         match route.what {
             ReadFor::Push { to, object } => self.push_read(cx, id, to, object, result),
             ReadFor::Op(op) if route.interval == self.walk.since => self.op_read(cx, op, id, result),
-            ReadFor::Op(_) => {}
+            ReadFor::Scrub if route.interval == self.walk.since => self.scrub_read_done(cx, id, result),
+            ReadFor::Op(_) | ReadFor::Scrub => {}
         }
         self.pump(cx);
     }
@@ -299,6 +316,7 @@ impl Pg {
         self.ask_acting_again(cx, acting::PATIENCE);
         if matches!(self.stage, Stage::Active) && self.serves() {
             self.expire_watches(cx);
+            self.scrub_tick(cx);
             self.pump(cx);
         }
     }
@@ -374,6 +392,7 @@ impl Pg {
     /// from the log. When another is primary they do, as soon as they have the map.
     fn drop_interval_state(&mut self, cx: &mut Cx<'_>) {
         self.backoffs.release_all(cx, self.coll);
+        self.drop_scrub(cx);
         let running = std::mem::take(&mut self.running).into_values().map(|r| r.op);
         let queued = std::mem::take(&mut self.queue).into_ops();
         let repops = std::mem::take(&mut self.repops).into_ops();
@@ -391,6 +410,7 @@ impl Pg {
         }
         self.copies = Copies::default();
         self.pushes = push::Pushes::default();
+        self.repairs = repair::Repairs::default();
         self.strays.clear();
         self.acting_asked = None;
         self.committed_to = EVersion::default();

@@ -16,6 +16,7 @@ use store::{ReadFlags, ReadId};
 use types::msg::BufList;
 use types::msg::internal_osd::PgTotals;
 use types::msg::osd::{MOsdOp, MOsdOpReply, OpResult, osd_flag};
+use types::msg::osd_op::Op;
 use types::pg::{LogOp, OpReturn, PgLogEntry};
 use types::{EVersion, Errno, HObject, Mono, OsdId, ReqId, Snap};
 
@@ -128,8 +129,13 @@ impl Pg {
 
     /// Runs what may run. Whoever changes the queue calls this at its end.
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>) {
-        while let Some(op) = self.queue.pop_ready() {
-            self.run(cx, op);
+        loop {
+            while let Some(op) = self.queue.pop_ready() {
+                self.run(cx, op);
+            }
+            if !self.drive_scrub(cx) {
+                break;
+            }
         }
         cx.sh.perf.set_op_wip(self.repops.len() as u64);
     }
@@ -137,6 +143,9 @@ impl Pg {
     fn run(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
         if self.must_recover(&op.object, op.access) {
             return self.wait_for_recovery(cx, op);
+        }
+        if self.is_held_for_scrub(&op.object, op.access) {
+            return self.wait_for_scrub(op);
         }
         if op.access.writes && !is_watch(&op) && self.answer_duplicate(cx, &op) {
             return self.queue.leave(&op.object, op.access);
@@ -187,6 +196,17 @@ impl Pg {
 
     /// A read of a running operation has ended; with the last one it runs again.
     pub(super) fn op_read(&mut self, cx: &mut Cx<'_>, id: u64, read: ReadId, result: ReadResult) {
+        let Some(running) = self.running.get_mut(&id) else { return };
+        // A read that nobody waits for: the object is being recovered.
+        if !running.reads.contains_key(&read) {
+            return;
+        }
+        if result.is_err() {
+            let object = running.op.object.clone();
+            if self.replace_bad_copy(cx, object) {
+                return;
+            }
+        }
         let Some(running) = self.running.get_mut(&id) else { return };
         if let Some(key) = running.reads.remove(&read) {
             running.op.fetched.reads.insert(key, result);
@@ -385,7 +405,11 @@ impl Pg {
         }
         let (mut results, mut result) = (Vec::new(), 0);
         for o in &op.msg.ops {
-            let (rval, out) = match ops::list_page(cx.disk, self.coll, &self.missing, self.walk.mapping.pg_num, &op.msg, o) {
+            let page = match o.op {
+                Op::ScrubLs => self.list_inconsistent(cx, &o.indata).map(|out| (0, out)),
+                _ => ops::list_page(cx.disk, self.coll, &self.missing, self.walk.mapping.pg_num, &op.msg, o),
+            };
+            let (rval, out) = match page {
                 Ok(page) => page,
                 Err(e) => (e.wire(), Bytes::new()),
             };

@@ -152,10 +152,12 @@ impl Pg {
             return;
         }
         let histories = p.infos.values().filter(|i| i.exists).map(|i| i.history);
+        let scrubs = histories.clone().map(|h| h.scrubs).max_by_key(|s| s.count);
         let newest = histories.clone().map(|h| h.last_epoch_started).max().unwrap_or_default();
         let clean = histories.map(|h| h.last_epoch_clean).max().unwrap_or_default();
         self.history.last_epoch_started = self.history.last_epoch_started.max(newest);
         self.history.last_epoch_clean = self.history.last_epoch_clean.max(clean);
+        self.learn_scrubs(scrubs.unwrap_or_default());
         let blocked_by = self.blocked_by(&cx.sh.map, newest);
         let Stage::Peering(p) = &mut self.stage else { return };
         if !blocked_by.is_empty() {

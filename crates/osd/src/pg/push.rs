@@ -205,7 +205,10 @@ impl Pg {
                 let step = PgStep::SelfRecovered(object);
                 cx.sh.txcs.insert(txc, TxcRoute::Pg { pgid: self.id, round: self.round(), step });
             }
-            _ => cx.send_pg(from, self.id, round, PgBody::Pushed { object, push }, Durable::After(txc)),
+            _ => {
+                self.note_repaired(cx, &object);
+                cx.send_pg(from, self.id, round, PgBody::Pushed { object, push }, Durable::After(txc));
+            }
         }
     }
 

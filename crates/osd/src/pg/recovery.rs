@@ -107,6 +107,13 @@ impl Recovery {
         self.todo.insert(object);
     }
 
+    /// A copy turns out to lack these as well.
+    pub fn also_lacks(&mut self, osd: OsdId, objects: Vec<(HObject, EVersion)>) {
+        self.todo.extend(objects.iter().map(|(object, _)| object.clone()));
+        self.peers.entry(osd).or_default().extend(objects);
+        self.done = false;
+    }
+
     /// An OSD outside the acting set has a copy.
     pub fn note_holder(&mut self, osd: OsdId) {
         self.holders.insert(osd);
@@ -342,6 +349,7 @@ impl Pg {
         self.touch_down(cx, object);
         self.figures.sums.num_objects_recovered += 1;
         self.recovery.refused.remove(object);
+        self.note_repaired(cx, object);
         if self.recovery.peers.values().any(|m| m.contains_key(object)) {
             self.move_again(cx, object.clone());
         }
@@ -395,7 +403,13 @@ impl Pg {
     pub(super) fn own_copy_unreadable(&mut self, cx: &mut Cx<'_>, object: HObject) {
         let wanted = self.recovery.peers.values().filter_map(|m| m.get(&object)).find(|v| **v != EVersion::default()).copied();
         let Some(version) = wanted else { return };
+        self.lose_own_copy(cx, object, version);
+    }
+
+    /// From now on we lack an object that we had, and recovery goes on, or begins anew.
+    pub(super) fn lose_own_copy(&mut self, cx: &mut Cx<'_>, object: HObject, version: EVersion) {
         self.drop_pushes(&object);
+        self.disturb_scrub(&object);
         let mut txn = self.transaction();
         self.add_missing(&mut txn, object.clone(), version);
         cx.submit(txn);
@@ -406,6 +420,7 @@ impl Pg {
             running.op.fetched = Default::default();
             self.recovery.waiting.entry(object.clone()).or_default().push(running.op.id);
         }
+        self.recovery.done = false;
         self.move_again(cx, object);
     }
 

@@ -79,6 +79,9 @@ impl Pg {
         if m.up != m.acting {
             state |= PgState::REMAPPED;
         }
+        if matches!(self.stage, Stage::Active | Stage::Peering(_)) {
+            state |= self.scrub_state();
+        }
         state
     }
 
@@ -119,7 +122,7 @@ impl Pg {
 
     /// True if the state is not the one last reported.
     pub fn has_news(&self) -> bool {
-        self.state() != self.figures.state
+        self.state() != self.figures.state || self.scrubs.news
     }
 
     /// What the manager is told.
@@ -127,6 +130,8 @@ impl Pg {
         let state = self.state();
         self.figures.note_state(now.wall, state);
         self.figures.reported += 1;
+        self.scrubs.news = false;
+        let scrubs = self.history.scrubs;
         let (m, f) = (&self.walk.mapping, &self.figures);
         let (degraded, misplaced) = self.troubles();
         let sum = ObjectStatSum {
@@ -138,6 +143,9 @@ impl Pg {
             num_objects_missing_on_primary: self.missing.len() as i64,
             num_objects_unfound: self.recovery.unfound().len() as i64,
             num_objects_dirty: self.totals.objects,
+            num_scrub_errors: scrubs.errors().into(),
+            num_shallow_scrub_errors: scrubs.shallow_errors.into(),
+            num_deep_scrub_errors: scrubs.deep_errors.into(),
             ..f.sums
         };
         let lacks = |osd: OsdId| if osd == m.primary { !self.missing.is_empty() } else { self.recovery.lacks(osd) > 0 };
@@ -162,6 +170,11 @@ impl Pg {
             last_clean: f.last_clean,
             last_unstale: now.wall,
             mapping_epoch: f.mapping_epoch,
+            last_scrub: scrubs.last_scrub,
+            last_scrub_stamp: scrubs.last_scrub_stamp,
+            last_deep_scrub: scrubs.last_deep_scrub,
+            last_deep_scrub_stamp: scrubs.last_deep_scrub_stamp,
+            last_clean_scrub_stamp: scrubs.last_clean_scrub_stamp,
             last_became_active: f.became_active,
             up_primary: m.up_primary,
             acting_primary: m.primary,

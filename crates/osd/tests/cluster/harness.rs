@@ -65,6 +65,8 @@ pub struct Cluster {
     /// What each client waits for, by tid.
     pub pending: BTreeMap<u64, Pending>,
     pub notifications: Vec<(SessionId, types::msg::osd::MWatchNotify)>,
+    /// Lines for the cluster log.
+    pub said: Vec<String>,
     next_tid: u64,
     map_dirty: bool,
     /// What every OSD is started with.
@@ -106,6 +108,7 @@ impl Cluster {
             net: BTreeMap::new(),
             pending: BTreeMap::new(),
             notifications: Vec::new(),
+            said: Vec::new(),
             next_tid: 0,
             map_dirty: false,
             options: ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host"),
@@ -225,9 +228,44 @@ impl Cluster {
         self.lose_session(OsdId(a), OsdId(b));
     }
 
+    /// An operator wants an OSD's PGs scrubbed.
+    pub fn order_scrub(&mut self, osd: OsdId, deep: bool, repair: bool) {
+        let order = types::msg::internal::OsdScrub { pgs: self.pgs(), deep, repair };
+        self.turn(osd, |core, _, _, _| core.handle_scrub_order(&order));
+    }
+
+    /// Scrubs the only PG and waits for it: the primary's last word on it.
+    pub fn scrub(&mut self, deep: bool, repair: bool) -> String {
+        let (said, primary) = (self.said.len(), self.primary(self.pgs()[0]));
+        self.order_scrub(primary, deep, repair);
+        let name = if repair { "repair" } else if deep { "deep-scrub" } else { "scrub" };
+        let end = |line: &&String| line.contains(&format!(" {name} ")) && !line.ends_with("starts");
+        for _ in 0..200_000 {
+            if let Some(line) = self.said[said..].iter().find(end) {
+                return line.split_once(' ').unwrap().1.to_owned();
+            }
+            self.step();
+        }
+        panic!("the scrub does not end: {}", self.line(primary));
+    }
+
     /// The next `count` reads of an OSD's device fail.
     pub fn fail_reads(&mut self, osd: OsdId, count: u32) {
         self.daemons[osd.0 as usize].reads_to_fail = count;
+    }
+
+    /// Everything on an OSD's device goes bad, the label excepted. Whoever has it in memory does not notice.
+    pub fn rot(&mut self, osd: OsdId) {
+        let disk = &self.daemons[osd.0 as usize].disk;
+        disk.pages_in_use().into_iter().filter(|page| *page > 0).for_each(|page| disk.rot(page, 7));
+    }
+
+    /// The same, and what the OSD had in memory is gone.
+    pub fn rot_and_restart(&mut self, osd: OsdId) {
+        self.crash(osd);
+        self.rot(osd);
+        self.start(osd);
+        self.settle();
     }
 
     /// How many reads are still to fail.
@@ -297,6 +335,7 @@ impl Cluster {
             {
                 self.mark_down(m.target);
             }
+            Message::MLog(m) => self.said.extend(m.entries.into_iter().map(|e| e.msg)),
             _ => {}
         }
     }
@@ -579,6 +618,12 @@ impl Cluster {
         }
         let running = self.daemons[primary.0 as usize].running.as_ref();
         running.and_then(|(core, _)| core.pg_state(pg)).map(|s| s.to_string()).unwrap_or_else(|| "absent".into())
+    }
+
+    /// Where an OSD's only PG stands.
+    pub fn line(&self, osd: OsdId) -> String {
+        let running = self.daemons[osd.0 as usize].running.as_ref();
+        running.map_or_else(String::new, |(core, _)| core.pg_line(self.pgs()[0]))
     }
 
     pub fn status(&self) -> String {

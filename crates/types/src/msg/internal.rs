@@ -118,6 +118,11 @@ message! {
     }
 }
 
+message! {
+    /// An operator wants these PGs scrubbed; from the manager to their primary.
+    OsdScrub = 0x7013, v 1, c 1, p 127 { pgs: Vec<PgId>, deep: bool, repair: bool, }
+}
+
 /// What a report says of its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum FailureKind {

@@ -111,13 +111,63 @@ impl PeerInfo {
 
 /// What an OSD knows of the PG as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 1, compat = 1)]
+#[denc(v = 2, compat = 1)]
 pub struct PeerHistory {
     pub epoch_created: Epoch,
     /// The newest interval in which every acting copy is known to have gone active.
     pub last_epoch_started: Epoch,
     /// The newest interval in which the PG was whole.
     pub last_epoch_clean: Epoch,
+    #[denc(since = 2)]
+    pub scrubs: ScrubHistory,
+}
+
+/// When the copies of a PG were last compared, and what came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct ScrubHistory {
+    /// Counts scrubs: whoever knows of more of them knows better, whatever clocks say.
+    pub count: u64,
+    pub last_scrub: EVersion,
+    pub last_scrub_stamp: Utime,
+    pub last_deep_scrub: EVersion,
+    pub last_deep_scrub_stamp: Utime,
+    /// When there was last nothing wrong.
+    pub last_clean_scrub_stamp: Utime,
+    /// Bad copies that were found without reading data.
+    pub shallow_errors: u32,
+    pub deep_errors: u32,
+}
+
+impl ScrubHistory {
+    /// Bad copies that are known and not repaired.
+    pub fn errors(&self) -> u32 {
+        self.shallow_errors.saturating_add(self.deep_errors)
+    }
+}
+
+/// What one OSD says of its copy of an object, for a scrub.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct ScrubObject {
+    pub object: HObject,
+    /// Bytes stored.
+    pub size: u64,
+    /// Every stored attribute.
+    pub attrs: Vec<(BString, Bytes)>,
+    /// Of all data, if it was read.
+    pub data_digest: Option<u32>,
+    /// Of omap header and pairs.
+    pub omap_digest: Option<u32>,
+    /// `STAT_ERROR`, `READ_ERROR`.
+    pub errors: u64,
+}
+
+impl ScrubObject {
+    /// Its metadata cannot be read (`SHARD_STAT_ERR`).
+    pub const STAT_ERROR: u64 = 1 << 2;
+    /// Its data cannot be read, or has the wrong checksum (`SHARD_READ_ERR`).
+    pub const READ_ERROR: u64 = 1 << 3;
 }
 
 /// A part of an object.
@@ -201,6 +251,25 @@ pub enum PgBody {
     /// The object that was to be pulled is not here in that version, or cannot be read.
     #[denc(tag = 16)]
     PullFailed { object: HObject },
+    /// Describe your copies in this range, having read them if it is to be deep. Nobody writes there meanwhile.
+    #[denc(tag = 32)]
+    Scrub { scrub: u64, begin: HObject, end: HObject, deep: bool },
+    #[denc(tag = 33)]
+    ScrubMap { scrub: u64, objects: Vec<ScrubObject> },
+    /// Your copies of these objects are bad: you lack them in these versions.
+    #[denc(tag = 34)]
+    Distrust { scrub: u64, objects: Vec<(HObject, EVersion)> },
+    /// That is noted, and durable.
+    #[denc(tag = 35)]
+    Distrusted { scrub: u64 },
+    /// May a scrub count on you?
+    #[denc(tag = 36)]
+    ScrubReserve { scrub: u64 },
+    #[denc(tag = 37)]
+    ScrubReserved { scrub: u64, granted: bool },
+    /// It need not any more.
+    #[denc(tag = 38)]
+    ScrubRelease,
     /// Your backfill has come to `end`. On the way there you lack these objects, in the versions they should have; without
     /// a version, you have them and nobody should. `objects` of the PG are before `end`.
     #[denc(tag = 17)]
@@ -269,6 +338,16 @@ mod tests {
             PgBody::Started { history: PeerHistory::default(), recovered: true },
             PgBody::Remove,
             PgBody::PullFailed { object: HObject::min() },
+            PgBody::Scrub { scrub: 3, begin: HObject::min(), end: HObject::max(), deep: true },
+            PgBody::ScrubMap {
+                scrub: 3,
+                objects: vec![ScrubObject { data_digest: Some(1), errors: ScrubObject::READ_ERROR, ..ScrubObject::default() }],
+            },
+            PgBody::Distrust { scrub: 3, objects: vec![(HObject::min(), EVersion::default())] },
+            PgBody::Distrusted { scrub: 3 },
+            PgBody::ScrubReserve { scrub: 3 },
+            PgBody::ScrubReserved { scrub: 3, granted: true },
+            PgBody::ScrubRelease,
             PgBody::Backfill { end: HObject::max(), differ: vec![(HObject::min(), EVersion::default())], objects: 9 },
             PgBody::Backfilled { end: HObject::max() },
         ];

@@ -1,0 +1,203 @@
+//! Describing the copies of a range of objects: what a scrub compares.
+//!
+//! Room: osd core.   Owns: `Build`, one per PG at a time, on primary and replicas alike.   Hears: reads.
+//! Holds: nobody changes the range meanwhile, its primary sees to that. Between two reads there is nothing to do, so that
+//! clients' requests come in between; metadata is read a page at a time, and an empty read is what lies between pages.
+
+use super::super::{Pg, Stage};
+use crate::effects::{Cx, Durable, ReadFor, ReadResult, ReadRoute};
+use bytes::Bytes;
+use denc::BString;
+use std::collections::VecDeque;
+use std::ops::Bound;
+use store::{ReadFlags, ReadId};
+use types::msg::internal_osd::{PgBody, Round, ScrubObject};
+use types::{Errno, HObject, OsdId};
+
+/// Omap pairs looked at in a turn.
+const PAIRS: usize = 512;
+
+/// A range that is being described.
+#[derive(Debug)]
+pub(in crate::pg) struct Build {
+    /// Who wants to know.
+    to: OsdId,
+    round: Round,
+    pub scrub: u64,
+    deep: bool,
+    todo: VecDeque<HObject>,
+    current: Option<Current>,
+    done: Vec<ScrubObject>,
+}
+
+/// The object that is being read.
+#[derive(Debug)]
+struct Current {
+    object: ScrubObject,
+    off: u64,
+    crc: u32,
+    omap_crc: u32,
+    /// The omap key the next page goes on behind; its header comes first.
+    after: Option<BString>,
+    /// The read under way.
+    reading: Option<ReadId>,
+}
+
+impl Pg {
+    /// The primary of a scrub, we perhaps, wants to know what we have in a range.
+    pub(in crate::pg) fn start_build(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, chunk: Chunk) {
+        if !matches!(self.stage, Stage::Active | Stage::Follower { active: true }) {
+            return;
+        }
+        if self.scrubs.build.as_ref().is_some_and(|b| b.scrub == chunk.scrub && b.round == round) {
+            // It asks again; the answer is on its way.
+            return;
+        }
+        let Ok((objects, _)) = cx.disk.list(self.coll, &chunk.begin, &chunk.end, usize::MAX) else { return };
+        let (todo, done) = (objects.into(), Vec::new());
+        self.scrubs.build = Some(Build { to, round, scrub: chunk.scrub, deep: chunk.deep, todo, current: None, done });
+        self.go_on_building(cx);
+    }
+
+    /// A read of ours has ended.
+    pub(in crate::pg) fn build_read(&mut self, cx: &mut Cx<'_>, id: ReadId, result: ReadResult) {
+        let Some(current) = self.scrubs.build.as_mut().and_then(|b| b.current.as_mut()) else { return };
+        if current.reading.take_if(|reading| *reading == id).is_none() {
+            return;
+        }
+        match result {
+            Ok(read) => {
+                for piece in &read.data.0 {
+                    current.crc = crc32c::crc32c_append(current.crc, piece);
+                }
+                current.off += read.data.len() as u64;
+                if read.data.is_empty() && current.off < current.object.size {
+                    // It ends before its size says.
+                    current.object.errors |= ScrubObject::READ_ERROR;
+                }
+            }
+            Err(_) => current.object.errors |= ScrubObject::READ_ERROR,
+        }
+        self.go_on_building(cx);
+    }
+
+    fn go_on_building(&mut self, cx: &mut Cx<'_>) {
+        let coll = self.coll;
+        loop {
+            let Some(build) = self.scrubs.build.as_mut() else { return };
+            let Some(current) = build.current.as_mut() else {
+                let Some(name) = build.todo.pop_front() else { return self.end_build(cx) };
+                match describe(cx, coll, name) {
+                    None => {}
+                    Some(object) if build.deep => build.current = Some(Current::new(object)),
+                    Some(object) => build.done.push(object),
+                }
+                continue;
+            };
+            if current.reading.is_some() {
+                return;
+            }
+            let bad = current.object.errors != 0;
+            if !bad && current.off < current.object.size {
+                let len = cx.sh.scrub.stride.min(current.object.size - current.off);
+                let (off, name) = (current.off, current.object.object.clone());
+                let id = self.scrub_read(cx, &name, off, len);
+                self.note_reading(id);
+                return;
+            }
+            match if bad { Ok(true) } else { current.add_omap(cx, coll) } {
+                Ok(false) => {
+                    let (off, name) = (current.off, current.object.object.clone());
+                    let id = self.scrub_read(cx, &name, off, 0);
+                    return self.note_reading(id);
+                }
+                Ok(true) => {}
+                Err(_) => current.object.errors |= ScrubObject::READ_ERROR,
+            }
+            let current = build.current.take();
+            build.done.extend(current.map(Current::finish));
+        }
+    }
+
+    fn note_reading(&mut self, id: ReadId) {
+        if let Some(current) = self.scrubs.build.as_mut().and_then(|b| b.current.as_mut()) {
+            current.reading = Some(id);
+        }
+    }
+
+    /// Reads from the device, whatever is cached: the medium is what is judged.
+    pub(super) fn scrub_read(&self, cx: &mut Cx<'_>, name: &HObject, off: u64, len: u64) -> ReadId {
+        let route = ReadRoute { pgid: self.id, interval: self.walk.since, what: ReadFor::Scrub };
+        let flags = ReadFlags { nocache: true, bypass: true, ..ReadFlags::default() };
+        cx.read(self.coll, name, off, len, flags, route)
+    }
+
+    fn end_build(&mut self, cx: &mut Cx<'_>) {
+        let Some(build) = self.scrubs.build.take() else { return };
+        if build.to == cx.sh.whoami {
+            return self.handle_scrub_map(cx, build.to, build.scrub, build.done);
+        }
+        let body = PgBody::ScrubMap { scrub: build.scrub, objects: build.done };
+        cx.send_pg(build.to, self.id, build.round, body, Durable::Now);
+    }
+}
+
+/// A part of a PG, as one attempt to compare it names it.
+#[derive(Debug, Clone)]
+pub(in crate::pg) struct Chunk {
+    pub scrub: u64,
+    pub begin: HObject,
+    pub end: HObject,
+    pub deep: bool,
+}
+
+impl Current {
+    fn new(object: ScrubObject) -> Self {
+        Current { object, off: 0, crc: 0, omap_crc: 0, after: None, reading: None }
+    }
+
+    /// Looks at the next page of the omap. True if nothing is left.
+    fn add_omap(&mut self, cx: &mut Cx<'_>, coll: types::ShardPgId) -> Result<bool, Errno> {
+        let name = &self.object.object;
+        let from = match &self.after {
+            None => {
+                let header = cx.disk.omap_get_header(coll, name)?;
+                self.omap_crc = crc32c::crc32c_append(self.omap_crc, &header);
+                Bound::Unbounded
+            }
+            Some(after) => Bound::Excluded(after.as_slice()),
+        };
+        let page = cx.disk.omap_list(coll, name, from, PAIRS)?;
+        for pair in &page {
+            self.omap_crc = crc32c::crc32c_append(self.omap_crc, &denc::to_bytes(pair, 0));
+        }
+        let done = page.len() < PAIRS;
+        self.after = page.into_iter().next_back().map(|(key, _)| key).or(self.after.take());
+        Ok(done)
+    }
+
+    fn finish(mut self) -> ScrubObject {
+        if self.object.errors == 0 {
+            // Upstream begins with all ones and does not turn the bits over at the end.
+            self.object.data_digest = Some(!self.crc);
+            self.object.omap_digest = Some(!self.omap_crc);
+        }
+        self.object
+    }
+}
+
+/// What can be told of an object without reading it; `None` if it is not there.
+fn describe(cx: &mut Cx<'_>, coll: types::ShardPgId, object: HObject) -> Option<ScrubObject> {
+    let mut out = ScrubObject { object, ..ScrubObject::default() };
+    match cx.disk.stat(coll, &out.object) {
+        Ok(stat) => out.size = stat.size,
+        Err(Errno::ENOENT) => return None,
+        Err(_) => out.errors |= ScrubObject::STAT_ERROR,
+    }
+    match cx.disk.getattrs(coll, &out.object) {
+        // In memory of their own: pieces would keep whole database blocks alive.
+        Ok(attrs) => out.attrs = attrs.into_iter().map(|(k, v)| (k, Bytes::copy_from_slice(&v))).collect(),
+        Err(_) => out.errors |= ScrubObject::STAT_ERROR,
+    }
+    Some(out)
+}

@@ -1,0 +1,206 @@
+//! When a PG is scrubbed, and by whose leave: no OSD takes part in more than `osd_max_scrubs` at a time.
+//!
+//! Holds: reservations are refused, not queued, so that two primaries cannot wait for each other; whoever is refused
+//! gives back what it has and asks again later.
+//! Why no look at the machine's load: the core has no view of the machine, and a part of a scrub is short.
+//! Upstream: src/osd/scrubber/osd_scrub_sched.cc, `osd_scrub_*` in src/common/options.cc.
+
+use super::super::{Pg, Stage};
+use super::{Step, Wanted};
+use crate::effects::{Cx, Durable, Shared};
+use admin::option::ConfigValues;
+use rand::Rng;
+use std::time::Duration;
+use types::map::pool_opts::{PoolOptKey, PoolOptValue};
+use types::map::{OsdMap, PgPool};
+use types::msg::internal_osd::{PgBody, Round};
+use types::{Mono, OsdId, Utime};
+
+/// Between two looks at whether a scrub is due.
+const LOOK: Duration = Duration::from_secs(5);
+/// After a refusal.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// `osd_scrub_*` and their like.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ScrubOptions {
+    pub max: usize,
+    pub chunk_max: usize,
+    pub stride: u64,
+    pub sleep: Duration,
+    pub auto_repair: bool,
+    pub auto_repair_errors: u32,
+    min_interval: f64,
+    randomize: f64,
+    deep_interval: f64,
+    deep_randomize: f64,
+    begin_hour: u64,
+    end_hour: u64,
+}
+
+impl ScrubOptions {
+    pub fn new(c: &ConfigValues) -> Self {
+        ScrubOptions {
+            max: c.i64("osd_max_scrubs").max(0) as usize,
+            chunk_max: c.i64("osd_scrub_chunk_max").clamp(1, 1000) as usize,
+            stride: c.u64("osd_deep_scrub_stride").clamp(4096, 4 << 20),
+            sleep: Duration::try_from_secs_f64(c.f64("osd_scrub_sleep")).unwrap_or_default(),
+            auto_repair: c.bool("osd_scrub_auto_repair"),
+            auto_repair_errors: c.u64("osd_scrub_auto_repair_num_errors").min(u32::MAX.into()) as u32,
+            min_interval: c.f64("osd_scrub_min_interval"),
+            randomize: c.f64("osd_scrub_interval_randomize_ratio").max(0.0),
+            deep_interval: c.f64("osd_deep_scrub_interval"),
+            deep_randomize: c.f64("osd_deep_scrub_randomize_ratio"),
+            begin_hour: c.i64("osd_scrub_begin_hour").max(0) as u64,
+            end_hour: c.i64("osd_scrub_end_hour").max(0) as u64,
+        }
+    }
+
+    /// True in the hours in which scrubs may begin by themselves.
+    fn allows(&self, now: Utime) -> bool {
+        let (begin, end, hour) = (self.begin_hour % 24, self.end_hour % 24, now.to_duration().as_secs() / 3600 % 24);
+        match begin < end {
+            true => (begin..end).contains(&hour),
+            // Around midnight; equal hours are all day.
+            false => begin == end || hour >= begin || hour < end,
+        }
+    }
+}
+
+impl Shared {
+    /// One more scrub this OSD takes part in, if it may.
+    pub fn take_scrub_slot(&mut self) -> bool {
+        let free = self.scrubs_active < self.scrub.max;
+        self.scrubs_active += usize::from(free);
+        free
+    }
+
+    pub fn give_scrub_slot(&mut self) {
+        self.scrubs_active -= 1;
+    }
+}
+
+/// When to think of it next.
+#[derive(Debug, Default)]
+pub(super) struct Schedule {
+    look_at: Mono,
+    /// How much of `osd_scrub_interval_randomize_ratio` this PG waits beyond the interval: drawn once per scrub.
+    jitter: Option<f64>,
+}
+
+impl Schedule {
+    pub fn look_now(&mut self) {
+        self.look_at = Mono(0);
+    }
+
+    pub fn scrubbed(&mut self) {
+        self.jitter = None;
+    }
+
+    pub fn is_time_to_look(&mut self, now: Mono) -> bool {
+        let due = now >= self.look_at;
+        if due {
+            self.look_at = now + LOOK;
+        }
+        due
+    }
+}
+
+impl Pg {
+    /// The scrub that is due by itself, if one is.
+    pub(super) fn due_scrub(&mut self, cx: &mut Cx<'_>) -> Option<Wanted> {
+        let pool = cx.sh.map.pool_by_id(self.id.pool)?;
+        let off = |cluster, of_pool| cx.sh.map.has_flag(cluster) || pool.has_flag(of_pool);
+        let no_scrub = off(OsdMap::FLAG_NOSCRUB, PgPool::FLAG_NOSCRUB);
+        let no_deep = off(OsdMap::FLAG_NODEEP_SCRUB, PgPool::FLAG_NODEEP_SCRUB);
+        let o = &cx.sh.scrub;
+        if no_scrub && no_deep || !o.allows(cx.now.wall) {
+            return None;
+        }
+        let own = |key, otherwise| match pool.opts.get(key) {
+            Some(PoolOptValue::Double(s)) if *s > 0.0 => *s,
+            _ => otherwise,
+        };
+        let (min, deep) = (own(PoolOptKey::SCRUB_MIN_INTERVAL, o.min_interval), own(PoolOptKey::DEEP_SCRUB_INTERVAL, o.deep_interval));
+        let since = |at: Utime| cx.now.wall.to_duration().saturating_sub(at.to_duration()).as_secs_f64();
+        let history = &self.history.scrubs;
+        let jitter = *self.scrubs.schedule.jitter.get_or_insert_with(|| cx.sh.rng.random_range(0.0..1.0));
+        if since(history.last_scrub_stamp) < min * (1.0 + o.randomize * jitter) {
+            return None;
+        }
+        let overdue = since(history.last_deep_scrub_stamp) >= deep;
+        let deep = !no_deep && (overdue || no_scrub || cx.sh.rng.random_bool(o.deep_randomize.clamp(0.0, 1.0)));
+        match no_scrub && !(deep && overdue) {
+            true => None,
+            false => Some(Wanted { deep, ..Wanted::default() }),
+        }
+    }
+
+    /// A primary would scrub.
+    pub(in crate::pg) fn handle_scrub_reserve(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, scrub: u64) {
+        if !matches!(self.stage, Stage::Follower { active: true }) {
+            return;
+        }
+        self.scrubs.reserved = self.scrubs.reserved || cx.sh.take_scrub_slot();
+        let body = PgBody::ScrubReserved { scrub, granted: self.scrubs.reserved };
+        cx.send_pg(from, self.id, round, body, Durable::Now);
+    }
+
+    /// A replica takes part, or not.
+    pub(in crate::pg) fn handle_scrub_reserved(&mut self, cx: &mut Cx<'_>, from: OsdId, scrub: u64, granted: bool) {
+        let Some(run) = self.scrubs.run.as_mut().filter(|r| r.number == scrub) else { return };
+        match &mut run.step {
+            Step::Reserve { waiting_for } if granted => drop(waiting_for.remove(&from)),
+            Step::Reserve { .. } => self.give_up_scrub(cx),
+            // It said yes before, and has taken on another since a session was lost: this one ends soon enough.
+            _ => {}
+        }
+    }
+
+    /// Somebody has no room: it is tried again in a while.
+    fn give_up_scrub(&mut self, cx: &mut Cx<'_>) {
+        let Some(run) = self.scrubs.run.take() else { return };
+        self.release_reservations(cx);
+        if run.wanted.requested {
+            self.request_scrub(run.wanted);
+        }
+        let millis = cx.sh.rng.random_range(0..RETRY.as_millis() as u64);
+        self.scrubs.schedule.look_at = cx.now.mono + RETRY / 2 + Duration::from_millis(millis);
+    }
+
+    pub(super) fn release_reservations(&mut self, cx: &mut Cx<'_>) {
+        cx.sh.give_scrub_slot();
+        for osd in self.replicas(cx.sh.whoami).collect::<Vec<_>>() {
+            cx.send_pg(osd, self.id, self.round(), PgBody::ScrubRelease, Durable::Now);
+        }
+    }
+
+    /// The primary has ended its scrub, or given it up.
+    pub(in crate::pg) fn handle_scrub_release(&mut self, cx: &mut Cx<'_>) {
+        self.scrubs.build = None;
+        if std::mem::take(&mut self.scrubs.reserved) {
+            cx.sh.give_scrub_slot();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(hour: u32) -> Utime {
+        Utime { sec: 86400 * 20_000 + hour * 3600 + 1800, nsec: 0 }
+    }
+
+    fn allowed(begin: u64, end: u64) -> Vec<u32> {
+        let options = ScrubOptions { begin_hour: begin, end_hour: end, ..ScrubOptions::default() };
+        (0..24).filter(|hour| options.allows(at(*hour))).collect()
+    }
+
+    #[test]
+    fn hours_may_go_around_midnight_and_equal_ones_are_all_day() {
+        assert_eq!(allowed(0, 0).len(), 24);
+        assert_eq!(allowed(1, 4), [1, 2, 3]);
+        assert_eq!(allowed(22, 2), [0, 1, 22, 23]);
+    }
+}

@@ -1,0 +1,194 @@
+//! Bad blocks: found by reads, by recovery and by scrubs, and repaired from other copies.
+
+use crate::harness::Cluster;
+use bytes::Bytes;
+use types::OsdId;
+use types::msg::OsdOp;
+
+fn filled(seed: u64, osds: i32) -> Cluster {
+    let mut c = Cluster::new(seed, osds, 1);
+    c.settle();
+    for n in 0..20u8 {
+        assert_eq!(c.write(&format!("o{n}"), vec![OsdOp::write_full(vec![n; 70_000].into())]).result, 0);
+    }
+    c
+}
+
+#[test]
+fn a_client_gets_what_the_primary_cannot_read_from_another_copy() {
+    let mut c = filled(31, 3);
+    c.rot_and_restart(c.primary(c.pgs()[0]));
+    for n in 0..20u8 {
+        assert_eq!(c.read(&format!("o{n}")), vec![n; 70_000]);
+    }
+    c.settle();
+    c.invariant_copies_agree();
+    let said = c.said.iter().filter(|line| line.contains("cannot be read here: another copy is fetched")).count();
+    assert_eq!(said, 20, "{:?}", c.said);
+}
+
+#[test]
+fn with_two_bad_copies_the_third_serves_and_repairs_both() {
+    let mut c = filled(32, 3);
+    let acting = c.map.pg_to_up_acting(c.pgs()[0]).acting;
+    c.rot_and_restart(acting[1]);
+    c.rot_and_restart(acting[0]);
+    for n in 0..20u8 {
+        assert_eq!(c.read(&format!("o{n}")), vec![n; 70_000]);
+    }
+    c.settle();
+    c.invariant_copies_agree();
+}
+
+#[test]
+fn a_write_beside_a_bad_block_is_repaired_too() {
+    let mut c = filled(33, 3);
+    c.rot_and_restart(c.primary(c.pgs()[0]));
+    let change = OsdOp::write(5000, Bytes::from_static(b"changed"));
+    assert_eq!(c.write("o3", vec![change]).result, 0);
+    let mut wanted = vec![3; 70_000];
+    wanted[5000..5007].copy_from_slice(b"changed");
+    assert_eq!(c.read("o3"), wanted);
+    c.settle();
+    assert_eq!(c.read("o4"), vec![4; 70_000]);
+}
+
+#[test]
+fn what_no_copy_can_read_is_not_made_up() {
+    let mut c = filled(34, 3);
+    for osd in (0..3).map(OsdId) {
+        c.rot_and_restart(osd);
+    }
+    let tid = c.submit(0, "o3", types::msg::osd::osd_flag::READ, vec![OsdOp::read(0, 0)]);
+    for _ in 0..5000 {
+        c.step();
+        let reply = c.pending[&tid].reply.as_ref();
+        assert!(reply.is_none_or(|r| r.result < 0), "{reply:?}");
+    }
+    let primary = c.primary(c.pgs()[0]);
+    assert!(c.line(primary).contains("1 unfound"), "{}", c.line(primary));
+}
+
+/// Runs until the PG's state is this.
+fn until_whole_state(c: &mut Cluster, state: &str) {
+    for _ in 0..200_000 {
+        if c.state(c.pgs()[0]) == state {
+            return;
+        }
+        c.step();
+    }
+    panic!("never {state}, but {}", c.state(c.pgs()[0]));
+}
+
+#[test]
+fn scrubs_of_a_healthy_pg_find_nothing() {
+    let mut c = filled(40, 3);
+    assert_eq!(c.scrub(false, false), "scrub ok");
+    assert_eq!(c.scrub(true, false), "deep-scrub ok");
+    assert_eq!(c.scrub(true, true), "repair ok");
+    c.settle();
+}
+
+#[test]
+fn a_deep_scrub_finds_bad_blocks_and_a_repair_mends_them() {
+    for (seed, copy) in [(41, 0), (42, 1), (43, 2)] {
+        let mut c = filled(seed, 3);
+        let acting = c.map.pg_to_up_acting(c.pgs()[0]).acting;
+        c.rot_and_restart(acting[copy]);
+        assert_eq!(c.scrub(false, false), "scrub ok", "names and sizes are right");
+        assert_eq!(c.scrub(true, false), "deep-scrub 20 errors");
+        until_whole_state(&mut c, "active+clean+inconsistent");
+        // Once every copy has heard of it and noted it, OSDs may restart: what is wrong stays known.
+        (0..2000).for_each(|_| c.step());
+        c.crash(acting[0]);
+        c.start(acting[0]);
+        until_whole_state(&mut c, "active+clean+inconsistent");
+        assert_eq!(c.scrub(true, true), "repair 20 errors, 20 fixed");
+        c.settle();
+        assert_eq!(c.scrub(true, false), "deep-scrub ok");
+        for n in 0..20u8 {
+            assert_eq!(c.read(&format!("o{n}")), vec![n; 70_000]);
+        }
+        c.invariant_copies_agree();
+    }
+}
+
+#[test]
+fn what_is_bad_everywhere_stays_an_error() {
+    let mut c = filled(44, 3);
+    for osd in (0..3).map(OsdId) {
+        c.rot_and_restart(osd);
+    }
+    assert_eq!(c.scrub(true, true), "repair 60 errors, 0 fixed");
+    until_whole_state(&mut c, "active+clean+inconsistent+failed_repair");
+    let reply = c.call("o3", types::msg::osd::osd_flag::READ, vec![OsdOp::read(0, 0)]);
+    assert_eq!(reply.result, -5, "nobody has it, and that is known");
+    // Written anew, it is right again.
+    for n in 0..20u8 {
+        assert_eq!(c.write(&format!("o{n}"), vec![OsdOp::write_full(vec![n + 1; 9000].into())]).result, 0);
+    }
+    assert_eq!(c.scrub(true, false), "deep-scrub ok");
+    c.settle();
+}
+
+#[test]
+fn writes_go_on_beside_scrubs_and_sessions_may_be_lost() {
+    use types::msg::osd::osd_flag;
+    for seed in 50..80 {
+        let mut c = filled(seed, 3);
+        let acting = c.map.pg_to_up_acting(c.pgs()[0]).acting;
+        c.rot_and_restart(acting[seed as usize % 3]);
+        let mut tids = Vec::new();
+        for round in 0..40u8 {
+            if round % 10 == 0 {
+                c.order_scrub(acting[0], true, round >= 10);
+            }
+            let ops = vec![OsdOp::append(Bytes::from(vec![round; 100]))];
+            tids.push(c.submit(u64::from(round % 4), &format!("o{}", round % 20), osd_flag::WRITE, ops));
+            for _ in 0..round * 5 {
+                c.step();
+            }
+            if round % 8 == 5 {
+                c.lose_some_session();
+            }
+        }
+        for tid in tids {
+            assert_eq!(c.wait(tid).result, 0);
+        }
+        until_whole_state(&mut c, "active+clean");
+        assert_eq!(c.scrub(true, true).split(' ').next(), Some("repair"));
+        until_whole_state(&mut c, "active+clean");
+        c.settle();
+        for n in 0..20u8 {
+            let wanted = [vec![n; 70_000], vec![n; 100], vec![n + 20; 100]].concat();
+            assert_eq!(c.read(&format!("o{n}")), wanted, "seed {seed}");
+        }
+        c.invariant_copies_agree();
+    }
+}
+
+#[test]
+fn scrubs_come_by_themselves_and_repair_if_they_may() {
+    let options = [
+        ("osd_scrub_min_interval", "20"),
+        ("osd_deep_scrub_interval", "10"),
+        ("osd_scrub_auto_repair", "true"),
+        ("osd_scrub_auto_repair_num_errors", "100"),
+    ];
+    let mut c = Cluster::with_options(90, 3, 4, &options);
+    c.settle();
+    for n in 0..20u8 {
+        assert_eq!(c.write(&format!("o{n}"), vec![OsdOp::write_full(vec![n; 70_000].into())]).result, 0);
+    }
+    c.crash(OsdId(1));
+    c.rot(OsdId(1));
+    c.start(OsdId(1));
+    c.settle();
+    for _ in 0..100_000 {
+        c.step();
+    }
+    let fixed = c.said.iter().filter(|line| line.contains("fixed")).count();
+    let ok = c.said.iter().filter(|line| line.ends_with("deep-scrub ok")).count();
+    assert!(fixed >= 4 && ok >= 4, "{fixed} repairs, {ok} without error");
+    c.settle();
+}
