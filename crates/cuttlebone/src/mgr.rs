@@ -16,7 +16,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::thread::JoinHandle;
-use types::map::MonMap;
 use types::{AddrVec, EntityAddr, EntityName};
 
 /// Runs `ceph-mgr` with these flags: there is nothing for it to do.
@@ -58,15 +57,14 @@ impl Manager {
     }
 }
 
-/// Starts the manager `name` beside a monitor that listens at `ip`; its key is `mgr.keyring` in the monitor's directory.
-pub fn start(config: &DaemonConfig, name: EntityName, dir: &Path, monmap: &MonMap, ip: std::net::IpAddr) -> Result<Manager> {
+/// Starts the manager `name` beside a monitor that listens at `ip`, with the monitors at `addrs`; its key is `mgr.keyring` in the monitor's directory.
+pub fn start(config: &DaemonConfig, name: EntityName, dir: &Path, addrs: Vec<AddrVec>, ip: std::net::IpAddr) -> Result<Manager> {
     let file = dir.join("mgr.keyring");
     let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let keyring: Keyring = text.parse().with_context(|| file.display().to_string())?;
     let key = keyring.key(&name).with_context(|| format!("{} has no key for {name}", file.display()))?.clone();
     let mut events = EventLoop::new(EventLoopConfig::default()).context("the manager's event loop")?;
     let bound = events.listen(SocketAddr::new(ip, 0)).context("the manager's port")?;
-    let addrs = monmap.mon_info.values().map(|m| m.public_addrs.clone()).collect();
     let mut options = admin::option::ConfigValues::new(name.clone(), "ceph", config.host());
     for ignored in options.load_file(config.file())? {
         tracing::warn!("ceph.conf: {ignored}");

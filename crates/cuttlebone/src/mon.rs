@@ -37,7 +37,7 @@ impl Daemon for MonDaemon {
         fs::write(dir.join("keyring"), only(&keyring, &EntityName::new(EntityKind::MON, "")).to_string())?;
         fs::write(dir.join("mgr.keyring"), only(&keyring, &mgr_name(config)).to_string())?;
         let mut kv = open_kv(&dir, true)?;
-        mon::mkfs(&mut kv, &config.name.id, &monmap, &keyring)?;
+        mon::mkfs(&mut kv, &monmap, &keyring)?;
         println!("{}: formatted {} for cluster {}", config.name, dir.display(), monmap.fsid);
         Ok(())
     }
@@ -46,21 +46,29 @@ impl Daemon for MonDaemon {
         let dir = config.required_path("mon_data")?;
         let mut events = EventLoop::new(EventLoopConfig { admin_socket: config.path("admin_socket")? }).context("admin socket")?;
         let kv = open_kv_reporting(&dir, false, events.completions())?;
-        let monmap = mon::boot::read_monmap(&kv)?.with_context(|| format!("{} is not a monitor's directory; run --mkfs first", dir.display()))?;
+        let monmap = mon::boot::newest_monmap(&kv)?.with_context(|| format!("{} is not a monitor's directory; run --mkfs first", dir.display()))?;
         check_fsid(config, monmap.fsid, &dir)?;
-        let info = monmap.mon_info.get(&config.name.id);
-        let info = info.with_context(|| format!("the monitor map has no {}; it has {}", config.name, monmap.ranks.join(", ")))?;
-        for addr in info.public_addrs.0.iter().filter(|a| a.kind == types::AddrKind::MSGR2).filter_map(|a| a.sock) {
+        let addrs = own_addrs(config, &monmap)?;
+        for addr in addrs.0.iter().filter(|a| a.kind == types::AddrKind::MSGR2).filter_map(|a| a.sock) {
             events.listen(addr).with_context(|| format!("listening on {addr} (is another daemon using the port?)"))?;
         }
-        let env = env_of(config, info.public_addrs.clone());
-        let mut node = MonNode::new(env, kv, events.clock().now(), seed64())?;
-        let ip = info.public_addrs.msgr2().and_then(|a| a.sock).context("the monitor map has no msgr2 address for us")?.ip();
-        let mgr = crate::mgr::start(config, mgr_name(config), &dir, &monmap, ip)?;
+        let ip = addrs.msgr2().and_then(|a| a.sock).context("the monitor map has no msgr2 address for us")?.ip();
+        let mut node = match MonNode::new(env_of(config, addrs.clone()), kv, events.clock().now(), seed64()) {
+            Err(removed @ mon::OpenError::Removed(_)) => {
+                mark_removed(&dir)?;
+                return Err(removed.into());
+            }
+            opened => opened?,
+        };
+        // Its own monitor alone: the others may not know a newcomer's manager yet, and refuse it.
+        let mgr = crate::mgr::start(config, mgr_name(config), &dir, vec![addrs], ip)?;
         stop_on_signals(vec![events.stopper()])?;
         ready()?;
         let code = events.run(&mut node)?;
         mgr.end();
+        if node.mon().has_left() {
+            mark_removed(&dir)?;
+        }
         Ok(code)
     }
 
@@ -70,8 +78,31 @@ impl Daemon for MonDaemon {
   --mkfs                 needs --keyring (with the key of mon.) and a monitor map or mon_host and fsid in ceph.conf
   --monmap FILE          the first monitor map
   --fsid UUID            the cluster's id, if ceph.conf does not say
+
+A monitor that the map does not name is let in by those it names, if its keyring has their key; --public-addr IP[:PORT]
+says where it listens.
 "
     }
+}
+
+/// For scripts: this directory is no monitor's any more.
+fn mark_removed(dir: &Path) -> Result<()> {
+    Ok(fs::write(dir.join("removed"), "")?)
+}
+
+/// Where this monitor listens: as the map says, or, for one that is not in it yet, as its configuration does.
+fn own_addrs(config: &DaemonConfig, monmap: &MonMap) -> Result<AddrVec> {
+    let name = &config.name;
+    if let Some(info) = monmap.mon_info.get(&name.id) {
+        return Ok(info.public_addrs.clone());
+    }
+    let text = config.get("mon_addr").or_else(|| config.get("public_addr")).filter(|t| !t.is_empty());
+    let text = text.with_context(|| {
+        format!("no public_addr specified, and {name} not present in the monitor map, which has {}", monmap.ranks.join(", "))
+    })?;
+    let mut all = crate::config::parse_mon_host(&text).with_context(|| format!("public addr = {text:?}"))?;
+    let msgr2 = all.swap_remove(0).0.into_iter().filter(|a| a.kind == types::AddrKind::MSGR2);
+    Ok(AddrVec(msgr2.collect()))
 }
 
 /// The name of the manager that lives with a monitor.

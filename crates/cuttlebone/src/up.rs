@@ -36,7 +36,7 @@ pub struct UpArgs {
     /// OSDs to have; more than there are adds some [default: what is there, or 3]
     #[arg(long)]
     pub osds: Option<u32>,
-    /// Monitors of a new cluster; an odd number, of which a majority has to run [default: 1]
+    /// Monitors to have; more than there are adds some. An odd number, of which a majority has to run [default: what is there, or 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=9))]
     pub mons: Option<u32>,
     /// Size of each new OSD's data file, sparse until written [default: 10G]
@@ -74,8 +74,15 @@ pub fn up(args: &UpArgs) -> Result<()> {
 fn start_all(home: &Home, args: &UpArgs, stop: &AtomicBool) -> Result<()> {
     let begin = Instant::now();
     let _lock = home.lock()?;
-    let mons = home.start_mons()?;
+    let mut mons = home.start_mons()?;
     let admin = AdminClient::connect(&home.conf(), PATIENCE)?;
+    // One that was added later and has lost its store is in no first map: it is let in again.
+    let wanted = args.mons.unwrap_or(0).max(home.mon_ids().len() as u32);
+    while wanted > mons {
+        home.add_mon(&admin)?;
+        mons += 1;
+        home.await_mons(mons, &admin)?;
+    }
     let osds = home.osd_count(args);
     for id in 0..osds {
         home.make_osd(id, &admin)?;
@@ -155,12 +162,6 @@ impl Home {
         fs::create_dir_all(&args.dir).with_context(|| format!("making {}", args.dir.display()))?;
         let home = Home { dir: fs::canonicalize(&args.dir)? };
         if home.conf().exists() {
-            let there = home.mon_ids().len() as u32;
-            ensure!(
-                args.mons.is_none_or(|mons| mons == there),
-                "{} has {there} monitors: changing their number is not available yet",
-                home.dir.display()
-            );
             return Ok(home);
         }
         let ours = |name: &OsString| OURS.iter().any(|o| name == o) || name.to_str().is_some_and(|n| n.starts_with("mon."));
@@ -220,8 +221,11 @@ impl Home {
         mons.chain(ids.into_iter().map(|id| format!("osd.{id}"))).collect()
     }
 
+    /// Monitors of this directory; those that were removed leave a mark in theirs.
     fn mon_ids(&self) -> Vec<String> {
-        self.ids("mon.")
+        let mut ids = self.ids("mon.");
+        ids.retain(|id| !self.dir.join(format!("mon.{id}/removed")).exists());
+        ids
     }
 
     /// What follows `kind` in the names of directories.
@@ -246,19 +250,79 @@ impl Home {
         [kind, "-i", id, "-c", &conf].iter().chain(more).map(|s| s.to_string()).collect()
     }
 
-    /// Formats and starts the monitors; returns how many there are.
+    fn has_store(&self, mon: &str) -> bool {
+        self.dir.join(format!("mon.{mon}/kv")).exists()
+    }
+
+    /// Formats the monitors that the first map names, and starts all that have a store; returns how many those are.
     fn start_mons(&self) -> Result<u32> {
-        let ids = self.mon_ids();
-        for id in &ids {
-            if !self.dir.join(format!("mon.{id}/kv")).exists() {
+        let first: MonMap = denc::from_slice(&fs::read(self.dir.join("monmap"))?).context("the first monitor map")?;
+        for id in self.mon_ids().iter().filter(|id| first.rank_of(id).is_some()) {
+            if !self.has_store(id) {
                 let file = |name: &str| self.dir.join(name).display().to_string();
                 let (keyring, monmap) = (file("keyring"), file("monmap"));
                 let args = self.daemon_args("mon", id, &["--mkfs", "--keyring", &keyring, "--monmap", &monmap]);
                 run_to_end(&args).with_context(|| format!("making the store of mon.{id}"))?;
             }
         }
+        let ids: Vec<String> = self.mon_ids().into_iter().filter(|id| self.has_store(id)).collect();
         self.start_missing("mon", &ids)?;
         Ok(ids.len() as u32)
+    }
+
+    /// Adds a monitor as stock documents it: the map and the key of the cluster, `--mkfs`, start. One whose directory was
+    /// lost comes first.
+    fn add_mon(&self, admin: &AdminClient) -> Result<()> {
+        let map: MonMap = denc::from_slice(&admin.command(json!({"prefix": "mon getmap"}), b"")?).context("the monitor map")?;
+        let lost = map.ranks.iter().find(|name| !self.has_store(name)).cloned();
+        let id = lost.or_else(|| ('a'..='z').map(String::from).find(|id| !map.ranks.contains(id))).context("26 monitors are enough")?;
+        let addr = match map.mon_info.get(&id).and_then(|info| info.public_addrs.msgr2()?.sock) {
+            Some(addr) => addr,
+            None => {
+                let used = map.mon_info.values().filter_map(|m| m.public_addrs.msgr2()?.sock);
+                let last = used.max_by_key(SocketAddr::port).context("a monitor map without addresses")?;
+                SocketAddr::new(last.ip(), last.port().checked_add(1).context("there is no port left")?)
+            }
+        };
+        let dir = self.dir.join(format!("mon.{id}"));
+        if dir.exists() {
+            fs::remove_dir_all(&dir)?;
+        }
+        fs::create_dir_all(&dir)?;
+        let file = self.dir.join("monmap.now");
+        fs::write(&file, denc::to_bytes(&map, types::features::SUPPORTED))?;
+        let (keyring, monmap) = (self.dir.join("keyring").display().to_string(), file.display().to_string());
+        let args = self.daemon_args("mon", &id, &["--mkfs", "--keyring", &keyring, "--monmap", &monmap]);
+        run_to_end(&args).with_context(|| format!("making the store of mon.{id}"))?;
+        fs::remove_file(&file)?;
+        let addr = format!("v2:{addr}");
+        self.add_mon_host(&addr)?;
+        spawn_daemon("cuttlebone", &self.daemon_args("mon", &id, &["--public-addr", &addr])).with_context(|| format!("starting mon.{id}"))
+    }
+
+    /// Clients that start later find the new monitor, too.
+    fn add_mon_host(&self, addr: &str) -> Result<()> {
+        let text = fs::read_to_string(self.conf())?;
+        let with = |line: &str| match line.strip_prefix("mon host = ").filter(|hosts| !hosts.contains(addr)) {
+            Some(hosts) => format!("mon host = {hosts},[{addr}]\n"),
+            None => format!("{line}\n"),
+        };
+        fs::write(self.dir.join("ceph.conf.new"), text.lines().map(with).collect::<String>())?;
+        Ok(fs::rename(self.dir.join("ceph.conf.new"), self.conf())?)
+    }
+
+    /// Until so many monitors are in the quorum: the next one can be added then.
+    fn await_mons(&self, mons: u32, admin: &AdminClient) -> Result<()> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let status: Value = serde_json::from_slice(&admin.command(json!({"prefix": "status", "format": "json"}), b"")?)?;
+            let agree = status["quorum"].as_array().map_or(0, Vec::len);
+            if agree >= mons as usize {
+                return Ok(());
+            }
+            ensure!(Instant::now() < end, "{agree} of {mons} monitors are in the quorum; see {}/log", self.dir.display());
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// Starts those daemons of a kind that do not run.

@@ -6,6 +6,8 @@ use crate::services::{
     health::HealthService, log::LogService, mgr::MgrService, monmap::MonMapService, osdmap::OsdMapService,
 };
 use crate::txn::{StateError, Txn};
+use crate::raft;
+use denc::{Decode, Encode};
 use auth::{ChaCha8Rng, EntityAuth, Keyring};
 use store::{Kv, KvBatch, KvError};
 use types::map::{MonMap, OsdMap};
@@ -13,6 +15,16 @@ use types::{EntityKind, EntityName, Now, features};
 
 const MONMAP: &[u8] = b"bmonmap";
 const KEYRING: &[u8] = b"bkeyring";
+const SEAT: &[u8] = b"bseat";
+
+/// Which member of consensus a store is.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct Seat {
+    pub id: u64,
+    /// The ids the group began with.
+    pub founders: Vec<u64>,
+}
 
 /// Why a directory could not be formatted.
 #[derive(Debug, thiserror::Error)]
@@ -21,22 +33,17 @@ pub enum MkfsError {
     AlreadyFormatted(uuid::Uuid),
     #[error("the keyring has no key for mon.")]
     NoMonKey,
-    #[error("the monmap has no mon.{0}")]
-    NotInMonMap(String),
     #[error(transparent)]
     Kv(#[from] KvError),
     #[error(transparent)]
     State(#[from] StateError),
 }
 
-/// Formats an empty store for mon.`name`: keeps the monmap and the keyring for the first start. The same monmap twice
-/// is no error, so that scripts may repeat it.
-pub fn mkfs(kv: &mut impl Kv, name: &str, monmap: &MonMap, keyring: &Keyring) -> Result<(), MkfsError> {
+/// Formats an empty store: keeps the monmap and the keyring for the first start. The same monmap twice is no error, so
+/// that scripts may repeat it. A monitor that the map does not name will ask those it names to be let in.
+pub fn mkfs(kv: &mut impl Kv, monmap: &MonMap, keyring: &Keyring) -> Result<(), MkfsError> {
     if let Some(old) = read_monmap(kv)? {
         return if old.fsid == monmap.fsid { Ok(()) } else { Err(MkfsError::AlreadyFormatted(old.fsid)) };
-    }
-    if monmap.rank_of(name).is_none() {
-        return Err(MkfsError::NotInMonMap(name.to_owned()));
     }
     if keyring.get(&EntityName::new(EntityKind::MON, "")).is_none() {
         return Err(MkfsError::NoMonKey);
@@ -53,6 +60,40 @@ pub fn mkfs(kv: &mut impl Kv, name: &str, monmap: &MonMap, keyring: &Keyring) ->
 pub fn read_monmap(kv: &impl Kv) -> Result<Option<MonMap>, StateError> {
     let source = |source| StateError::Corrupt { what: "the monmap of mkfs".into(), source };
     kv.get(MONMAP)?.map(|raw| denc::from_bytes(&raw).map_err(source)).transpose()
+}
+
+/// The newest monmap that a store has; none in an empty one.
+pub fn newest_monmap(kv: &impl Kv) -> Result<Option<MonMap>, StateError> {
+    match MonMapService::load(kv)? {
+        Some(service) => Ok(Some(service.map)),
+        None => read_monmap(kv),
+    }
+}
+
+/// Which member the store is; none while it has only been formatted.
+pub(crate) fn read_seat(kv: &impl Kv, name: &str) -> Result<Option<Seat>, StateError> {
+    let source = |source| StateError::Corrupt { what: "the seat".into(), source };
+    if let Some(raw) = kv.get(SEAT)? {
+        return denc::from_bytes(&raw).map(Some).map_err(source);
+    }
+    // Before seats were kept, everybody was a founder.
+    match raft::has_log(kv)? {
+        true => Ok(read_monmap(kv)?.and_then(|monmap| founding_seat(&monmap, name))),
+        false => Ok(None),
+    }
+}
+
+/// The seat of a founder.
+pub(crate) fn founding_seat(monmap: &MonMap, name: &str) -> Option<Seat> {
+    let rank = monmap.rank_of(name)?;
+    Some(Seat { id: rank as u64 + 1, founders: (1..=monmap.ranks.len() as u64).collect() })
+}
+
+/// Keeps it: the first flush of consensus carries it.
+pub(crate) fn take_seat(kv: &mut impl Kv, seat: &Seat) -> Result<(), StateError> {
+    let mut batch = KvBatch::default();
+    batch.put(SEAT, denc::to_bytes(seat, 0));
+    Ok(kv.apply(batch)?)
 }
 
 /// The keys of managers that live with this monitor, as `mkfs` was given or made them.

@@ -25,7 +25,7 @@ pub struct Env {
 /// What the rest of the monitor must know of the quorum: as the leader has seen or told it.
 #[derive(Debug, Clone)]
 pub struct Quorum {
-    /// Our own rank.
+    /// Our own rank; `NO_RANK` without one.
     pub rank: usize,
     /// None while nobody is known to lead.
     pub leader: Option<usize>,
@@ -38,6 +38,9 @@ pub struct Quorum {
 }
 
 impl Quorum {
+    /// The rank of a monitor that the map does not name.
+    pub const NO_RANK: usize = usize::MAX;
+
     /// The leader says who is with it.
     pub fn told(&mut self, leader: usize, term: u64, ranks: Vec<usize>, since: Mono) {
         *self = Quorum { rank: self.rank, leader: Some(leader), ranks, term, since };

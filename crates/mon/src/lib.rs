@@ -2,7 +2,7 @@
 //!
 //! Room: mon core. A state machine without I/O: `Mon` hears sessions, messages, flushes and time, and says `Effect`s.
 //! Holds: a client is told of nothing that the replicated log has not committed.
-//! Where to look: `mon` is the machine, `raft` its consensus, `relay` members among themselves, `services` the state, `commands` what operators order,
+//! Where to look: `mon` is the machine, `raft` its consensus, `members` who they are, `relay` members among themselves, `services` the state, `commands` what operators order,
 //! `osds` the life of OSDs, `publish` the subscriptions, `health` what is wrong.
 //! Upstream: src/mon/.
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ mod commands;
 pub mod env;
 mod health;
 mod login;
+mod members;
 mod messages;
 mod mon;
 mod osds;

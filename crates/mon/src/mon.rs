@@ -14,6 +14,7 @@ use crate::services::State;
 use crate::services::log::Author;
 use crate::session::{Peer, Session, SessionId};
 use crate::txn::{self, STATE_PREFIX, StateError, Txn};
+use crate::members::Members;
 use crate::relay::{PeerKeys, Relay};
 use crate::{boot, health, publish, ticks};
 use auth::ChaCha8Rng;
@@ -53,11 +54,14 @@ pub enum Effect {
     Close { session: SessionId },
     /// A message the leader made for a client of ours.
     Pass { session: SessionId, message: RawMessage },
-    /// Something to say to another member, by its number (rank + 1), on the session we opened to it. Without one it is
-    /// dropped.
-    Peer { to: u64, says: PeerSays },
+    /// Something to say to another monitor, on the session we opened to it. Without one it is dropped.
+    Peer { to: String, says: PeerSays },
     /// An answer to another member, on the session it opened to us.
     PeerAnswer { link: SessionId, answer: PeerAnswer },
+    /// The other monitors, and where each listens, are these now: keep a session to every one.
+    Peers { all: BTreeMap<String, AddrVec> },
+    /// This monitor has been removed: end the process in order.
+    Leave,
     /// The store cannot be trusted any more: end the process.
     Fatal { reason: String },
 }
@@ -72,7 +76,7 @@ impl Effect {
             | Effect::AuthBad { session, .. }
             | Effect::Pass { session, .. }
             | Effect::Close { session } => Some(*session),
-            Effect::Peer { .. } | Effect::PeerAnswer { .. } | Effect::Fatal { .. } => None,
+            Effect::Peer { .. } | Effect::PeerAnswer { .. } | Effect::Peers { .. } | Effect::Leave | Effect::Fatal { .. } => None,
         }
     }
 }
@@ -82,8 +86,8 @@ impl Effect {
 pub enum OpenError {
     #[error("this is not the directory of a monitor (run --mkfs first)")]
     NotFormatted,
-    #[error("the monmap has no mon.{0}")]
-    NotInMonMap(String),
+    #[error("mon.{0} has been removed from the cluster; to add it again, format an empty directory (--mkfs)")]
+    Removed(String),
     #[error(transparent)]
     State(#[from] StateError),
     #[error(transparent)]
@@ -115,8 +119,7 @@ pub struct Mon<K: Kv> {
     pub(crate) proxy: crate::proxy::Proxy,
     pub(crate) relay: Relay,
     pub(crate) peer_keys: PeerKeys,
-    /// Where each member listens, by rank.
-    pub(crate) members: Vec<AddrVec>,
+    pub(crate) members: Members,
     /// Inputs that came while nobody was known to serve.
     waiting: Vec<Waiting>,
     outbox: VecDeque<Waits>,
@@ -130,6 +133,8 @@ pub struct Mon<K: Kv> {
     osdmap_at: Mono,
     raft_tick_at: Mono,
     tick_at: Mono,
+    /// Somebody else is to lead; until then, if nobody does, this member does not serve though it leads.
+    pub(crate) no_lead_until: Mono,
     fatal: bool,
 }
 
@@ -148,14 +153,17 @@ enum Waiting {
 impl<K: Kv> Mon<K> {
     /// Opens a monitor on what `mkfs` left in `kv`.
     pub fn open(env: Env, kv: K, now: Now, seed: u64) -> Result<Self, OpenError> {
-        let monmap = match State::load(&kv)? {
-            Some(state) => state.monmap.map,
-            None => boot::read_monmap(&kv)?.ok_or(OpenError::NotFormatted)?,
+        let monmap = boot::newest_monmap(&kv)?.ok_or(OpenError::NotFormatted)?;
+        if crate::raft::was_removed(&kv)? {
+            return Err(OpenError::Removed(env.name.clone()));
+        }
+        let rank = monmap.rank_of(&env.name).unwrap_or(Quorum::NO_RANK);
+        let seat = boot::read_seat(&kv, &env.name)?;
+        let raft = match &seat {
+            Some(seat) => Raft::open(&kv, seat.id, &seat.founders)?,
+            None => Raft::open(&kv, Members::NO_ID, &[])?,
         };
-        let rank = monmap.rank_of(&env.name).ok_or_else(|| OpenError::NotInMonMap(env.name.clone()))?;
-        let numbers: Vec<u64> = (1..=monmap.ranks.len() as u64).collect();
-        let raft = Raft::open(&kv, rank as u64 + 1, &numbers)?;
-        let members = (0..monmap.ranks.len()).map(|r| monmap.by_rank(r).map(|m| m.public_addrs.clone()).unwrap_or_default()).collect();
+        let members = Members::new(seat.is_none());
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let peer_keys = PeerKeys::new(&boot::read_keyring(&kv)?, now, &mut rng).ok_or(OpenError::NotFormatted)?;
         let mut mon = Mon {
@@ -187,8 +195,11 @@ impl<K: Kv> Mon<K> {
             osdmap_at: Mono(0),
             raft_tick_at: now.mono + RAFT_TICK,
             tick_at: now.mono + TICK,
+            no_lead_until: Mono(0),
             fatal: false,
         };
+        mon.read_members()?;
+        mon.found(now);
         mon.settle(now);
         Ok(mon)
     }
@@ -280,7 +291,10 @@ impl<K: Kv> Mon<K> {
     pub fn handle_timeout(&mut self, now: Now) {
         if now.mono >= self.raft_tick_at {
             let chance = self.rng.random();
-            self.raft.handle_tick(chance);
+            if self.members.has_seat() {
+                self.raft.handle_tick(chance);
+            }
+            self.settle_members(now);
             self.follow_quorum(now);
             let quarter = RAFT_TICK / 4;
             self.raft_tick_at = now.mono + (RAFT_TICK - quarter) + quarter.mul_f64(2.0 * self.rng.random::<f64>());
@@ -316,7 +330,7 @@ impl<K: Kv> Mon<K> {
 
     /// Stands for election soon, unless somebody leads by then.
     pub(crate) fn stand_soon(&mut self, now: Now) {
-        if self.raft.leader() == 0 && !self.raft.is_alone() && self.stand_at.is_none() {
+        if self.raft.leader() == 0 && !self.raft.is_alone() && self.members.has_seat() && self.stand_at.is_none() {
             let first = if self.quorum.leader.is_some() { Duration::ZERO } else { STAND_AFTER };
             self.stand_at = Some(now.mono + first + STAND_WITHIN.mul_f64(self.rng.random::<f64>()));
         }
@@ -368,6 +382,11 @@ impl<K: Kv> Mon<K> {
         }
     }
 
+    /// True if every change made so far has been agreed on.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.txn.is_empty() && self.committed >= self.proposed
+    }
+
     pub(crate) fn fail(&mut self, reason: String) {
         tracing::error!("{reason}");
         if !std::mem::replace(&mut self.fatal, true) {
@@ -387,7 +406,7 @@ impl<K: Kv> Mon<K> {
             let mut moved = false;
             while let Some(progress) = self.raft.poll() {
                 moved = true;
-                if let Err(e) = self.progress(progress) {
+                if let Err(e) = self.progress(now, progress) {
                     return self.fail(e.to_string());
                 }
             }
@@ -425,8 +444,9 @@ impl<K: Kv> Mon<K> {
         }
     }
 
-    fn progress(&mut self, progress: Progress) -> Result<(), StateError> {
+    fn progress(&mut self, now: Now, progress: Progress) -> Result<(), StateError> {
         let mut batch = KvBatch::default();
+        let removed = progress.removed;
         if let Some(snapshot) = progress.snapshot {
             install_snapshot(&snapshot, &mut batch)?;
         }
@@ -438,9 +458,17 @@ impl<K: Kv> Mon<K> {
                 self.committed = seq;
             }
         }
+        let of_members = batch.ops.iter().any(crate::services::monmap::concerns);
         batch.append(progress.batch);
         if !batch.is_empty() {
             self.kv.apply(batch)?;
+        }
+        if of_members {
+            self.read_members()?;
+            self.take_joined(now);
+        }
+        if removed {
+            self.leave();
         }
         if let Some(io) = progress.flush {
             self.kv.flush(io);
@@ -462,7 +490,7 @@ impl<K: Kv> Mon<K> {
     /// Begins or ends serving as consensus has it.
     fn follow_role(&mut self, now: Now) -> Result<(), StateError> {
         let ready = self.raft.leads_with_all_applied();
-        if self.state.is_none() && ready {
+        if self.state.is_none() && ready && now.mono >= self.no_lead_until {
             self.begin(now)?;
         } else if self.state.is_some() && !self.raft.is_leader() {
             self.end();
@@ -475,18 +503,20 @@ impl<K: Kv> Mon<K> {
     }
 
     fn begin(&mut self, now: Now) -> Result<(), StateError> {
-        let ranks = self.raft.in_quorum().into_iter().map(|id| id as usize - 1).collect();
-        self.quorum.told(self.quorum.rank, self.raft.term(), ranks, now.mono);
-        tracing::info!("leads in term {}, with the members of ranks {}", self.quorum.term, self.quorum.ranks_text());
+        tracing::info!("leads in term {}", self.raft.term());
         // What we proposed as an earlier leader is in the state, or lost for good.
         self.committed = self.proposed;
         self.osds = Default::default();
         self.published = Default::default();
+        self.members.offer_again();
         let state = match State::load(&self.kv)? {
             Some(state) => state,
             None => boot::create(&self.kv, &self.env, now, &mut self.rng, &mut self.txn)?,
         };
         let state = self.state.insert(state);
+        self.quorum.rank = state.monmap.map.rank_of(&self.env.name).unwrap_or(Quorum::NO_RANK);
+        let ranks = self.members.ranks_of(&state.monmap, &self.raft.in_quorum());
+        self.quorum.told(self.quorum.rank, self.raft.term(), ranks, now.mono);
         state.auth.reserve_ids(&mut self.txn);
         state.auth.rotate(now.wall, &mut self.rng, &mut self.txn);
         self.announce_quorum(now);
@@ -501,7 +531,8 @@ impl<K: Kv> Mon<K> {
         self.log(now, crate::services::log::CLUSTER, LogPrio::INFO, line);
     }
 
-    fn end(&mut self) {
+    /// Serves no more.
+    pub(crate) fn end(&mut self) {
         tracing::info!("leads no more");
         self.state = None;
         self.txn = Txn::default();

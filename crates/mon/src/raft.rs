@@ -5,11 +5,13 @@
 //! Holds: a message or a commit that rests on the log leaves only after the flush that carries it.
 //! Why a library: the maps are the cluster; consensus is where home-made code loses data. The library draws its random
 //! election timeout from the process's chance; it is overruled before every tick by what the owner drew from its own.
+//! Members come and go one at a time (`Change`): a new one learns first, and counts once it has caught up. Which ones there are
+//! is kept with the log, for its entries were agreed on by those of their time. An id is never given to a second disk.
 //! Upstream: src/mon/Paxos.h is what this stands in for.
 
 use bytes::Bytes;
 use prost::Message as _;
-use raft::eraftpb::{ConfState, Entry, EntryType, HardState, Message, Snapshot};
+use raft::eraftpb::{ConfChange, ConfChangeType, ConfState, Entry, EntryType, HardState, Message, Snapshot};
 use raft::{Config, GetEntriesContext, RaftState, RawNode, SnapshotStatus, StateRole, Storage, StorageError};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -26,12 +28,18 @@ const SILENT_TICKS: u64 = 10;
 const ENTRIES_KEPT: usize = 500;
 /// Entries at which the log is cut.
 const ENTRIES_MAX: usize = 2 * ENTRIES_KEPT;
+/// A new member counts once it lacks no more entries than this.
+const ENTRIES_BEHIND: u64 = 5;
 /// Bytes at which the log is cut, to half of it: it is all in memory, and maps can be large.
 const BYTES_MAX: usize = 8 << 20;
 
 const HARD_STATE: &[u8] = b"rh";
 const SNAPSHOT_META: &[u8] = b"rs";
 const APPLIED: &[u8] = b"ra";
+/// Who the members are, as of the last applied entry; absent while they are those that founded the group.
+const MEMBERS: &[u8] = b"rc";
+/// This member is one no more.
+const REMOVED: &[u8] = b"rg";
 const ENTRY: &[u8] = b"re";
 const ENTRY_END: &[u8] = b"rf";
 
@@ -65,6 +73,16 @@ struct Persisting {
     messages: Vec<Message>,
 }
 
+/// A change of who the members are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Change {
+    /// It gets the log, and does not count.
+    Learner(u64),
+    /// It counts.
+    Voter(u64),
+    Remove(u64),
+}
+
 /// What one step of consensus asks its owner to do, in this order: replace the state by `snapshot`, apply the
 /// `committed` proposals, write `batch` in the same kv batch, start `flush`, send `messages`. Questions up to `reads`
 /// are answered: see `ask_lead`.
@@ -76,13 +94,31 @@ pub struct Progress {
     pub flush: Option<IoId>,
     pub messages: Vec<(u64, Bytes)>,
     pub reads: Option<u64>,
+    /// This member has been removed.
+    pub removed: bool,
+}
+
+/// True if the kv holds a member's log.
+pub fn has_log(kv: &impl Kv) -> Result<bool, KvError> {
+    Ok(kv.get(HARD_STATE)?.is_some())
+}
+
+/// True if the kv is that of a member that was removed.
+pub fn was_removed(kv: &impl Kv) -> Result<bool, KvError> {
+    Ok(kv.get(REMOVED)?.is_some())
+}
+
+/// Notes that for good.
+pub fn mark_removed(batch: &mut KvBatch) {
+    batch.put(REMOVED, "1");
 }
 
 impl Raft {
-    /// Opens the member `id` (from 1) of `members`; an empty kv starts a new log. A member that is alone stands for
-    /// election at once.
-    pub fn open(kv: &impl Kv, id: u64, members: &[u64]) -> Result<Self, RaftError> {
-        let log = Log::load(kv, members)?;
+    /// Opens the member `id` (from 1) of a group that `founders` began; an empty kv starts a new log. A member that is
+    /// alone stands for election at once.
+    pub fn open(kv: &impl Kv, id: u64, founders: &[u64]) -> Result<Self, RaftError> {
+        let log = Log::load(kv, founders)?;
+        let alone = log.members.voters == [id];
         let applied = match kv.get(APPLIED)? {
             Some(raw) => u64::from_le_bytes(raw[..].try_into().map_err(|_| RaftError::Corrupt("applied index"))?),
             None => log.cut_index,
@@ -102,7 +138,7 @@ impl Raft {
         };
         let logger = slog::Logger::root(slog::Discard, slog::o!());
         let mut node = RawNode::new(&config, log, &logger)?;
-        if members == [id] {
+        if alone {
             node.campaign()?;
         }
         let (heard, patience) = (BTreeMap::new(), ELECTION_TICKS);
@@ -116,7 +152,10 @@ impl Raft {
 
     /// A peer's message; nonsense is dropped.
     pub fn handle_message(&mut self, raw: &Bytes) {
-        if let Ok(message) = Message::decode(raw.clone()) {
+        // What is for another id was sent to an earlier disk of this monitor.
+        if let Ok(message) = Message::decode(raw.clone())
+            && message.to == self.node.raft.id
+        {
             self.heard.insert(message.from, self.ticks);
             let _ = self.node.step(message);
         }
@@ -159,9 +198,30 @@ impl Raft {
 
     /// Stands for election, if nobody leads.
     pub fn stand(&mut self) {
-        if self.leader() == 0 {
+        // The library would let one that is only learning be elected.
+        if self.leader() == 0 && self.voters().contains(&self.id()) {
             let _ = self.node.campaign();
         }
+    }
+
+    /// Proposes a change of the members; false if it cannot be now, for this one does not lead or another change is under way.
+    pub fn propose_change(&mut self, change: Change) -> bool {
+        if !self.is_leader() || self.is_changing() {
+            return false;
+        }
+        let (kind, id) = match change {
+            Change::Learner(id) => (ConfChangeType::AddLearnerNode, id),
+            Change::Voter(id) => (ConfChangeType::AddNode, id),
+            Change::Remove(id) => (ConfChangeType::RemoveNode, id),
+        };
+        let mut entry = ConfChange { node_id: id, ..Default::default() };
+        entry.set_change_type(kind);
+        self.node.propose_conf_change(Vec::new(), entry).is_ok()
+    }
+
+    /// Hands the lead to another member. Until that one leads, or an election's time has passed, nothing can be proposed.
+    pub fn transfer_lead(&mut self, to: u64) {
+        self.node.transfer_leader(to);
     }
 
     /// Asks the others whether this member still leads; `Progress::reads` says `question` once enough have said so
@@ -234,11 +294,41 @@ impl Raft {
         self.node.store().members.voters.len() == 1
     }
 
+    /// This member's id.
+    pub fn id(&self) -> u64 {
+        self.node.raft.id
+    }
+
+    /// Those that count.
+    pub fn voters(&self) -> &[u64] {
+        &self.node.store().members.voters
+    }
+
+    /// Those that get the log only.
+    pub fn learners(&self) -> &[u64] {
+        &self.node.store().members.learners
+    }
+
+    /// True while a change of the members is not applied yet.
+    pub fn is_changing(&self) -> bool {
+        self.node.raft.has_pending_conf()
+    }
+
+    /// True if a member was heard lately and has, as far as this leader knows, all but the last few entries.
+    pub fn is_level(&self, id: u64) -> bool {
+        let last = self.node.raft.raft_log.last_index();
+        let progress = self.node.raft.prs().get(id);
+        self.is_heard(id) && progress.is_some_and(|p| p.matched > 0 && p.matched + ENTRIES_BEHIND >= last)
+    }
+
+    fn is_heard(&self, id: u64) -> bool {
+        self.heard.get(&id).is_some_and(|at| self.ticks - at < SILENT_TICKS)
+    }
+
     /// Members that this leader has heard of lately, itself included.
     pub fn in_quorum(&self) -> Vec<u64> {
         let own = self.node.raft.id;
-        let heard = |id: &u64| self.heard.get(id).is_some_and(|at| self.ticks - at < SILENT_TICKS);
-        self.node.store().members.voters.iter().copied().filter(|id| *id == own || heard(id)).collect()
+        self.voters().iter().copied().filter(|id| *id == own || self.is_heard(*id)).collect()
     }
 
     /// (first, last applied) index of the log.
@@ -270,10 +360,13 @@ impl Raft {
         if index == 0 {
             return;
         }
+        let members = in_order(snapshot.get_metadata().get_conf_state().clone());
         out.snapshot = Some(Bytes::copy_from_slice(&snapshot.data));
+        out.batch.put(MEMBERS, members.encode_to_vec());
         out.batch.delete_range(ENTRY, ENTRY_END);
         out.batch.put(APPLIED, index.to_le_bytes().to_vec());
         let log = self.node.mut_store();
+        log.members = members;
         log.entries.clear();
         (log.cut_index, log.cut_term) = (index, term);
         out.batch.put(SNAPSHOT_META, log.meta());
@@ -282,14 +375,44 @@ impl Raft {
     fn apply(&mut self, committed: Vec<Entry>, out: &mut Progress) {
         let Some(last) = committed.last().map(|e| e.index) else { return };
         for entry in committed {
-            // The entry a new leader opens its term with is empty.
-            if entry.entry_type() == EntryType::EntryNormal && !entry.data.is_empty() {
-                out.committed.push(entry.data.into());
+            match entry.entry_type() {
+                // The entry a new leader opens its term with is empty.
+                EntryType::EntryNormal if entry.data.is_empty() => {}
+                EntryType::EntryNormal => out.committed.push(entry.data.into()),
+                EntryType::EntryConfChange => self.change_members(&entry, out),
+                EntryType::EntryConfChangeV2 => {}
             }
         }
         self.node.advance_apply_to(last);
         out.batch.put(APPLIED, last.to_le_bytes().to_vec());
         self.cut(last, out);
+    }
+
+    fn change_members(&mut self, entry: &Entry, out: &mut Progress) {
+        let Ok(change) = ConfChange::decode(&entry.data[..]) else { return };
+        let id = self.node.raft.id;
+        let was_in = self.is_member(id);
+        // Everybody refuses the same changes.
+        let Ok(members) = self.node.apply_conf_change(&change) else { return };
+        let members = in_order(members);
+        tracing::info!("members of consensus: {:?}, learning {:?}", members.voters, members.learners);
+        out.batch.put(MEMBERS, members.encode_to_vec());
+        let log = self.node.mut_store();
+        log.members = members;
+        // A member takes no snapshot that does not name it.
+        log.snapshot.replace(None);
+        if !self.is_member(change.node_id) {
+            self.heard.remove(&change.node_id);
+        }
+        if was_in && !self.is_member(id) {
+            mark_removed(&mut out.batch);
+            out.removed = true;
+        }
+    }
+
+    /// True if it gets the log.
+    pub fn is_member(&self, id: u64) -> bool {
+        self.voters().contains(&id) || self.learners().contains(&id)
     }
 
     fn cut(&mut self, applied: u64, out: &mut Progress) {
@@ -330,6 +453,13 @@ fn envelope(message: &Message) -> (u64, Bytes) {
     (message.to, message.encode_to_vec().into())
 }
 
+/// The library gives them as its tables have them.
+fn in_order(mut members: ConfState) -> ConfState {
+    members.voters.sort_unstable();
+    members.learners.sort_unstable();
+    members
+}
+
 fn entry_key(index: u64) -> Vec<u8> {
     [ENTRY, &index.to_be_bytes()[..]].concat()
 }
@@ -347,10 +477,10 @@ struct Log {
 }
 
 impl Log {
-    fn load(kv: &impl Kv, members: &[u64]) -> Result<Self, RaftError> {
+    fn load(kv: &impl Kv, founders: &[u64]) -> Result<Self, RaftError> {
         let mut log = Log {
             hard_state: HardState::default(),
-            members: ConfState { voters: members.to_vec(), ..Default::default() },
+            members: ConfState { voters: founders.to_vec(), ..Default::default() },
             cut_index: 0,
             cut_term: 0,
             entries: VecDeque::new(),
@@ -359,6 +489,9 @@ impl Log {
         };
         if let Some(raw) = kv.get(HARD_STATE)? {
             log.hard_state = HardState::decode(raw).map_err(|_| RaftError::Corrupt("hard state"))?;
+        }
+        if let Some(raw) = kv.get(MEMBERS)? {
+            log.members = ConfState::decode(raw).map_err(|_| RaftError::Corrupt("members"))?;
         }
         if let Some(raw) = kv.get(SNAPSHOT_META)? {
             (log.cut_index, log.cut_term) = denc::from_bytes(&raw).map_err(|_| RaftError::Corrupt("snapshot"))?;
@@ -450,30 +583,31 @@ mod tests {
             loop {
                 let mut mail = Vec::new();
                 for (id, (raft, kv, applied)) in &mut self.members {
+                    let mut said = Vec::new();
                     while let Some(p) = raft.poll() {
                         if let Some(snapshot) = p.snapshot {
                             *applied = denc::from_bytes(&snapshot).unwrap();
                         }
                         applied.extend(p.committed);
                         kv.apply(p.batch).unwrap();
-                        mail.extend(p.messages);
+                        said.extend(p.messages);
                         if let Some(io) = p.flush {
-                            mail.extend(raft.handle_flushed(io));
+                            said.extend(raft.handle_flushed(io));
                         }
                     }
                     if raft.wants_snapshot() {
                         raft.provide_snapshot(denc::to_bytes(&*applied, 0));
                     }
-                    if self.cut_off == Some(*id) {
-                        mail.clear();
+                    if self.cut_off != Some(*id) {
+                        mail.extend(said);
                     }
                 }
                 if mail.is_empty() {
                     return;
                 }
                 for (to, raw) in mail {
-                    if self.cut_off != Some(to) {
-                        self.members.get_mut(&to).unwrap().0.handle_message(&raw);
+                    if let Some(member) = self.members.get_mut(&to).filter(|_| self.cut_off != Some(to)) {
+                        member.0.handle_message(&raw);
                     }
                 }
             }
@@ -570,6 +704,112 @@ mod tests {
         group.tick(ELECTION_TICKS);
         let lengths: Vec<usize> = group.members.values().map(|m| m.2.len()).collect();
         assert_eq!(lengths, [ENTRIES_MAX + 11; 3]);
+    }
+
+    impl Group {
+        /// A new member that knows who founded the group.
+        fn join(&mut self, id: u64) {
+            let kv = MemDisk::new(0).kv();
+            let raft = Raft::open(&kv, id, &[1, 2, 3]).unwrap();
+            self.members.insert(id, (raft, kv, Vec::new()));
+        }
+
+        fn change(&mut self, change: Change) {
+            let leader = self.leader();
+            assert!(self.members.get_mut(&leader).unwrap().0.propose_change(change), "{change:?}");
+            self.settle();
+        }
+
+        fn of(&self, id: u64) -> &Raft {
+            &self.members[&id].0
+        }
+    }
+
+    fn led_group(long: bool) -> Group {
+        let mut group = Group::new(3);
+        group.tick(2 * ELECTION_TICKS);
+        let entries = if long { ENTRIES_MAX + 10 } else { 3 };
+        (0..entries).for_each(|_| assert!(group.propose("x")));
+        group
+    }
+
+    #[test]
+    fn a_new_member_learns_then_counts_whether_the_log_is_whole_or_cut() {
+        for long in [false, true] {
+            let mut group = led_group(long);
+            group.join(4);
+            group.change(Change::Learner(4));
+            group.tick(5);
+            let leader = group.leader();
+            assert!(group.of(leader).is_level(4) && group.of(4).learners() == [4]);
+            group.change(Change::Voter(4));
+            assert!(group.propose("last"));
+            group.tick(5);
+            for member in group.members.values() {
+                assert_eq!((member.0.voters(), member.2.last()), (&[1, 2, 3, 4][..], Some(&Bytes::from("last"))));
+                assert_eq!(member.2.len(), group.members[&1].2.len());
+            }
+        }
+    }
+
+    #[test]
+    fn who_the_members_are_survives_a_restart_and_a_removed_one_knows_it() {
+        let mut group = led_group(false);
+        let gone = if group.leader() == 3 { 2 } else { 3 };
+        group.change(Change::Remove(gone));
+        group.tick(5);
+        for id in (1..=3).filter(|id| *id != gone) {
+            let again = Raft::open(&group.members[&id].1, id, &[1, 2, 3]).unwrap();
+            assert_eq!(again.voters().len(), 2);
+            assert!(!was_removed(&group.members[&id].1).unwrap());
+        }
+        // Alone it may never learn of it from the log; what it has of it, it keeps.
+        let told = was_removed(&group.members[&gone].1).unwrap();
+        assert_eq!(told, !group.of(gone).is_member(gone));
+    }
+
+    #[test]
+    fn one_change_at_a_time_and_the_lead_can_be_handed_over() {
+        let mut group = led_group(false);
+        let leader = group.leader();
+        let raft = &mut group.members.get_mut(&leader).unwrap().0;
+        assert!(raft.propose_change(Change::Learner(9)) && !raft.propose_change(Change::Learner(10)));
+        group.settle();
+        let next = leader % 3 + 1;
+        group.members.get_mut(&leader).unwrap().0.transfer_lead(next);
+        group.settle();
+        group.tick(2);
+        assert_eq!(group.leader(), next);
+        group.change(Change::Remove(leader));
+        assert!(group.propose("goes on"));
+    }
+
+    #[test]
+    fn one_that_is_learning_is_never_elected() {
+        let mut group = led_group(false);
+        group.join(4);
+        group.change(Change::Learner(4));
+        group.tick(5);
+        let dead = group.leader();
+        group.cut_off = Some(dead);
+        let learner = &mut group.members.get_mut(&4).unwrap().0;
+        assert!(learner.forget_leader(dead));
+        learner.stand();
+        group.settle();
+        group.tick(3 * ELECTION_TICKS);
+        assert!(group.leader() != 4);
+    }
+
+    #[test]
+    fn what_is_for_an_earlier_disk_is_not_heard() {
+        let group = led_group(false);
+        let leader = group.leader();
+        let kv = MemDisk::new(0).kv();
+        let mut fresh = Raft::open(&kv, 7, &[1, 2, 3]).unwrap();
+        let term = group.of(leader).term();
+        let heartbeat = Message { to: leader % 3 + 1, from: leader, term, ..Default::default() };
+        fresh.handle_message(&heartbeat.encode_to_vec().into());
+        assert_eq!(fresh.term(), 0);
     }
 
     #[test]

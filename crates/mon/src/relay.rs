@@ -10,14 +10,16 @@
 //! Only commands to one monitor (`tell`, the admin socket) are answered here, from what this member has applied.
 //! Upstream: Monitor::forward_request_leader in src/mon/Monitor.cc.
 
-use crate::boot;
+use crate::boot::{self, Seat};
+use crate::env::Quorum;
+use crate::members::Hello;
 use crate::mon::{Effect, Mon};
 use crate::services::State;
 use crate::session::{Peer, Session, SessionId};
 use crate::txn::Txn;
 use auth::cephx::{Granted, KeyStore, MonAuth, Reply, RotatingSecrets, TicketPolicy};
 use auth::{ChaCha8Rng, CryptoKey, EntityAuth, KeyKind, Keyring, method, mode};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use store::Kv;
@@ -25,13 +27,17 @@ use types::msg::internal_mon::{PeerAnswer, PeerSays, Proven};
 use types::msg::{MCommand, RawMessage, WireMessage, internal_mon};
 use types::{AddrVec, EntityKind, EntityName, Errno, Mono, Now, features};
 
+/// Longer messages of consensus travel in parts: snapshots of the state have no bound that a frame could have.
+const PART_BYTES: usize = 4 << 20;
+const PARTS_BYTES_MAX: usize = 4 << 30;
+
 /// Whom we have sessions with, and whose clients' steps go where.
 #[derive(Default)]
 pub(crate) struct Relay {
     /// Members to which our session is open.
-    links: BTreeSet<u64>,
+    links: BTreeSet<String>,
     /// The leader our clients' steps go to.
-    to: Option<u64>,
+    to: Option<String>,
     /// Our clients at the leader, with what it told us of each once proven.
     clients: BTreeMap<SessionId, Option<Peer>>,
     /// Sessions other members opened to us.
@@ -41,13 +47,14 @@ pub(crate) struct Relay {
     there: BTreeMap<SessionId, (SessionId, u64)>,
     last: u64,
     /// Who the others have said they are.
-    joined: BTreeMap<u64, Joined>,
+    joined: BTreeMap<String, Joined>,
+    /// What has come of a long message, by the session it comes on.
+    parts: BTreeMap<SessionId, BytesMut>,
     auths: BTreeMap<SessionId, MonAuth>,
     proven: BTreeSet<SessionId>,
 }
 
 struct Joined {
-    name: String,
     metadata: BTreeMap<String, String>,
     keyring: Keyring,
 }
@@ -55,7 +62,7 @@ struct Joined {
 /// Where a client's step is to be done.
 enum Place {
     Here,
-    At(u64),
+    At(String),
     /// Nobody serves, as far as we know.
     Nowhere,
 }
@@ -92,16 +99,14 @@ fn mon_entity() -> EntityName {
 
 /// For whoever owns the sessions between members.
 impl<K: Kv> Mon<K> {
-    /// Our own number among the members.
-    pub fn member(&self) -> u64 {
-        self.quorum.rank as u64 + 1
+    /// This monitor's id in consensus, as the others know it.
+    pub fn id(&self) -> u64 {
+        if self.members.has_seat() { self.raft.id() } else { 0 }
     }
 
-    /// The other members: their numbers, and where they listen.
-    pub fn other_members(&self) -> Vec<(u64, AddrVec)> {
-        let own = self.member();
-        let all = self.members.iter().enumerate().map(|(rank, addrs)| (rank as u64 + 1, addrs.clone()));
-        all.filter(|(id, _)| *id != own).collect()
+    /// This monitor's rank, once the map names it.
+    pub fn rank(&self) -> Option<usize> {
+        Some(self.quorum.rank).filter(|rank| *rank != Quorum::NO_RANK)
     }
 
     /// The key monitors show each other.
@@ -109,17 +114,21 @@ impl<K: Kv> Mon<K> {
         self.peer_keys.entity.key.clone()
     }
 
-    /// Our session to a member has opened, or is gone.
-    pub fn handle_link(&mut self, now: Now, member: u64, open: bool) {
+    /// Our session to another monitor has opened, or is gone.
+    pub fn handle_link(&mut self, now: Now, name: &str, open: bool) {
         if open {
-            self.relay.links.insert(member);
-            self.effects.push_back(Effect::Peer { to: member, says: self.introduction() });
+            self.relay.links.insert(name.to_owned());
+            for says in [self.hello(), self.introduction()] {
+                self.effects.push_back(Effect::Peer { to: name.to_owned(), says });
+            }
             self.stand_soon(now);
-        } else if self.relay.links.remove(&member) {
-            self.raft.handle_unreachable(member);
-            // Most likely its process has died: what takes a whole election timeout else takes a moment.
-            if self.raft.forget_leader(member) {
-                self.stand_soon(now);
+        } else if self.relay.links.remove(name) {
+            for id in self.members.ids_of(name) {
+                self.raft.handle_unreachable(id);
+                // Most likely its process has died: what takes a whole election timeout else takes a moment.
+                if self.raft.forget_leader(id) {
+                    self.stand_soon(now);
+                }
             }
         }
         self.settle(now);
@@ -167,17 +176,21 @@ impl<K: Kv> Mon<K> {
             return tracing::warn!("session {} speaks as a monitor and is none", link.0);
         }
         match says {
-            PeerSays::Consensus { message } => self.raft.handle_message(&message),
+            PeerSays::Consensus { message } => self.hear_consensus(&message),
+            PeerSays::Part { part, last } => self.hear_part(link, &part, last),
+            PeerSays::Hello { name, id, born, addrs } => self.handle_hello(now, link, Hello { name, id, born, addrs }),
             PeerSays::Joined { name, metadata, keyring } => {
                 let keyring = keyring.parse().unwrap_or_default();
-                self.relay.joined.insert(from, Joined { name, metadata, keyring });
+                self.relay.joined.insert(name, Joined { metadata, keyring });
                 self.take_joined(now);
             }
             PeerSays::Quorum { term, ranks, age_ms } => {
                 if self.raft.leader() == from && self.raft.term() == term {
                     let since = Mono(now.mono.0.saturating_sub(age_ms.saturating_mul(1_000_000)));
                     let ranks = ranks.into_iter().map(|r| r as usize).collect();
-                    self.quorum.told(from as usize - 1, term, ranks, since);
+                    if let Some(rank) = self.members.rank_of_id(from) {
+                        self.quorum.told(rank, term, ranks, since);
+                    }
                 }
             }
             PeerSays::Auth { session, first, method, modes, payload } => {
@@ -208,16 +221,19 @@ impl<K: Kv> Mon<K> {
     }
 
     /// What the leader answers for one of our clients.
-    pub fn handle_peer_answer(&mut self, now: Now, from: u64, answer: PeerAnswer) {
-        if self.relay.to != Some(from) {
+    pub fn handle_peer_answer(&mut self, now: Now, from: &str, answer: PeerAnswer) {
+        let session = match &answer {
+            PeerAnswer::Welcome { id, founders } => return self.handle_welcome(now, Seat { id: *id, founders: founders.clone() }),
+            PeerAnswer::Removed => return self.handle_removed(from),
+            PeerAnswer::Send { session, .. }
+            | PeerAnswer::AuthMore { session, .. }
+            | PeerAnswer::AuthDone { session, .. }
+            | PeerAnswer::AuthBad { session, .. }
+            | PeerAnswer::Close { session } => SessionId(*session),
+        };
+        if self.relay.to.as_deref() != Some(from) {
             return;
         }
-        let (PeerAnswer::Send { session, .. }
-        | PeerAnswer::AuthMore { session, .. }
-        | PeerAnswer::AuthDone { session, .. }
-        | PeerAnswer::AuthBad { session, .. }
-        | PeerAnswer::Close { session }) = &answer;
-        let session = SessionId(*session);
         let Some(client) = self.relay.clients.get_mut(&session) else { return };
         let effect = match answer {
             PeerAnswer::Send { message, .. } => Effect::Pass { session, message },
@@ -239,6 +255,7 @@ impl<K: Kv> Mon<K> {
                 self.sessions.remove(&session);
                 Effect::Close { session }
             }
+            PeerAnswer::Welcome { .. } | PeerAnswer::Removed => return,
         };
         self.effects.push_back(effect);
         self.settle(now);
@@ -248,9 +265,9 @@ impl<K: Kv> Mon<K> {
 /// Clients of ours.
 impl<K: Kv> Mon<K> {
     fn place(&self) -> Place {
-        match self.relay.to {
+        match &self.relay.to {
             _ if self.state.is_some() => Place::Here,
-            Some(leader) => Place::At(leader),
+            Some(leader) => Place::At(leader.clone()),
             None => Place::Nowhere,
         }
     }
@@ -273,7 +290,7 @@ impl<K: Kv> Mon<K> {
         if self.relay.proven.remove(&session) {
             return self.relay.accepted.insert(session);
         }
-        let (Some(client), Some(leader)) = (self.relay.clients.get_mut(&session), self.relay.to) else { return false };
+        let (Some(client), Some(leader)) = (self.relay.clients.get_mut(&session), self.relay.to.clone()) else { return false };
         if let Some(peer) = client.take() {
             let peer = Peer { kind, addrs: addrs.clone(), features, ..peer };
             self.sessions.insert(session, Session::new(peer, now.mono));
@@ -285,7 +302,7 @@ impl<K: Kv> Mon<K> {
 
     /// Passes a client's message on; gives back what is to be handled here.
     pub(crate) fn relay_message(&mut self, session: SessionId, raw: RawMessage) -> Option<RawMessage> {
-        let leader = self.relay.to.filter(|_| self.relay.clients.contains_key(&session));
+        let leader = self.relay.to.clone().filter(|_| self.relay.clients.contains_key(&session));
         match leader {
             // For this monitor alone.
             Some(_) if raw.kind == MCommand::KIND => Some(raw),
@@ -296,6 +313,11 @@ impl<K: Kv> Mon<K> {
             }
             None => Some(raw),
         }
+    }
+
+    /// Monitors to which our session is open.
+    pub(crate) fn linked(&self) -> Vec<String> {
+        self.relay.links.iter().cloned().collect()
     }
 
     /// True if clients' steps can go to a leader elsewhere.
@@ -312,12 +334,14 @@ impl<K: Kv> Mon<K> {
     pub(crate) fn relay_reset(&mut self, session: SessionId) {
         self.relay.auths.remove(&session);
         self.relay.proven.remove(&session);
+        self.relay.parts.remove(&session);
         if self.relay.accepted.remove(&session) {
+            self.forget_hello(session);
             let remote: Vec<u64> = self.relay.here.keys().filter(|(link, _)| *link == session).map(|(_, id)| *id).collect();
             remote.into_iter().for_each(|id| self.drop_remote(session, id));
         }
         if self.relay.clients.remove(&session).is_some()
-            && let Some(to) = self.relay.to
+            && let Some(to) = self.relay.to.clone()
         {
             self.effects.push_back(Effect::Peer { to, says: PeerSays::Reset { session: session.0 } });
         }
@@ -325,21 +349,21 @@ impl<K: Kv> Mon<K> {
 
     /// Lets clients' steps go to whoever leads now; those at somebody else have to come again.
     pub(crate) fn follow_leader(&mut self) {
-        let leader = self.raft.leader();
-        let to = (!self.raft.is_leader() && self.relay.links.contains(&leader)).then_some(leader);
+        let leader = self.members.name_of(self.raft.leader());
+        let to = leader.filter(|name| !self.raft.is_leader() && self.relay.links.contains(*name)).map(str::to_owned);
         if to == self.relay.to {
             return;
         }
-        match to {
-            Some(to) => tracing::info!("follows the member of rank {}", to - 1),
+        match &to {
+            Some(to) => tracing::info!("follows mon.{to}"),
             None => tracing::info!("follows nobody"),
         }
         let old = std::mem::replace(&mut self.relay.to, to);
         for session in std::mem::take(&mut self.relay.clients).into_keys() {
             self.sessions.remove(&session);
             self.effects.push_back(Effect::Close { session });
-            if let Some(old) = old {
-                self.effects.push_back(Effect::Peer { to: old, says: PeerSays::Reset { session: session.0 } });
+            if let Some(old) = &old {
+                self.effects.push_back(Effect::Peer { to: old.clone(), says: PeerSays::Reset { session: session.0 } });
             }
         }
     }
@@ -400,12 +424,18 @@ impl<K: Kv> Mon<K> {
     pub(crate) fn take_joined(&mut self, now: Now) {
         let Some(state) = self.state.as_mut().filter(|_| !self.raft.is_alone()) else { return };
         state.monmap.set_metadata(&self.env.name, self.env.shown(), &mut self.txn);
-        for joined in self.relay.joined.values() {
-            state.monmap.set_metadata(&joined.name, joined.metadata.clone(), &mut self.txn);
+        for (name, joined) in &self.relay.joined {
+            if state.monmap.map.rank_of(name).is_none() {
+                continue;
+            }
+            state.monmap.set_metadata(name, joined.metadata.clone(), &mut self.txn);
             let managers = joined.keyring.entries.iter().filter(|(name, _)| name.kind == EntityKind::MGR);
             for (name, entity) in managers {
-                if state.auth.get(name).is_none() {
-                    state.auth.put(name.clone(), entity.clone(), &mut self.txn);
+                // A monitor that lost its disk has a new key for its manager.
+                let known = state.auth.get(name);
+                if known.is_none_or(|known| known.key != entity.key) {
+                    let caps = known.map_or(&entity.caps, |known| &known.caps).clone();
+                    state.auth.put(name.clone(), EntityAuth { key: entity.key.clone(), caps }, &mut self.txn);
                 }
             }
         }
@@ -414,10 +444,9 @@ impl<K: Kv> Mon<K> {
 
     /// The leader looks who is with it, and tells the others.
     pub(crate) fn follow_quorum(&mut self, now: Now) {
-        if self.state.is_none() {
-            return;
-        }
-        let ranks: Vec<usize> = self.raft.in_quorum().into_iter().map(|id| id as usize - 1).collect();
+        let Some(state) = &self.state else { return };
+        self.quorum.rank = state.monmap.map.rank_of(&self.env.name).unwrap_or(Quorum::NO_RANK);
+        let ranks = self.members.ranks_of(&state.monmap, &self.raft.in_quorum());
         if ranks == self.quorum.ranks && self.quorum.leader == Some(self.quorum.rank) {
             return;
         }
@@ -439,11 +468,39 @@ impl<K: Kv> Mon<K> {
 
     /// Consensus for the others. What cannot be sent is lost, and consensus is told so.
     pub(crate) fn send_consensus(&mut self, messages: Vec<(u64, Bytes)>) {
-        for (to, message) in messages {
-            match self.relay.links.contains(&to) {
-                true => self.effects.push_back(Effect::Peer { to, says: PeerSays::Consensus { message } }),
-                false => self.raft.handle_unsent(to),
+        for (id, message) in messages {
+            let Some(to) = self.members.name_of(id).filter(|name| self.relay.links.contains(*name)).map(str::to_owned) else {
+                self.raft.handle_unsent(id);
+                continue;
+            };
+            if message.len() <= PART_BYTES {
+                self.effects.push_back(Effect::Peer { to, says: PeerSays::Consensus { message } });
+                continue;
             }
+            let parts = message.len().div_ceil(PART_BYTES);
+            for n in 0..parts {
+                let part = message.slice(n * PART_BYTES..message.len().min((n + 1) * PART_BYTES));
+                self.effects.push_back(Effect::Peer { to: to.clone(), says: PeerSays::Part { part, last: n + 1 == parts } });
+            }
+        }
+    }
+
+    fn hear_consensus(&mut self, message: &Bytes) {
+        if self.members.has_seat() {
+            self.raft.handle_message(message);
+        }
+    }
+
+    fn hear_part(&mut self, link: SessionId, part: &Bytes, last: bool) {
+        let so_far = self.relay.parts.entry(link).or_default();
+        if so_far.len() + part.len() > PARTS_BYTES_MAX {
+            tracing::warn!("a message of more than {PARTS_BYTES_MAX} bytes is dropped");
+            so_far.clear();
+            return;
+        }
+        so_far.extend_from_slice(part);
+        if last && let Some(whole) = self.relay.parts.remove(&link) {
+            self.hear_consensus(&whole.freeze());
         }
     }
 

@@ -31,10 +31,10 @@ impl<K: Kv> MonNode<K> {
     pub fn new(env: Env, kv: K, now: Now, seed: u64) -> Result<Self, OpenError> {
         let addrs = env.addrs.clone();
         let mon = Mon::open(env, kv, now, seed)?;
-        let rank = mon.member() as i64 - 1;
-        let config = Config::new(EntityKind::MON, rank, addrs, features::SUPPORTED);
+        // As it is now: it may change, and nobody asks a session for it.
+        let config = Config::new(EntityKind::MON, mon.rank().map_or(-1, |rank| rank as i64), addrs, features::SUPPORTED);
         let rng = ChaCha8Rng::seed_from_u64(seed.rotate_left(32));
-        let links = Links::new(mon.member(), mon.other_members(), mon.peer_key(), now, rng);
+        let links = Links::new(mon.peer_key(), rng);
         Ok(MonNode { endpoint: Endpoint::new(config, seed), mon, links, stopped: None })
     }
 
@@ -45,9 +45,9 @@ impl<K: Kv> MonNode<K> {
 
     fn on_event(&mut self, now: Now, event: Event) {
         match self.links.handle_event(now, &mut self.endpoint, event) {
-            Ok(Some(LinkEvent::Opened(member))) => self.mon.handle_link(now, member, true),
-            Ok(Some(LinkEvent::Lost(member))) => self.mon.handle_link(now, member, false),
-            Ok(Some(LinkEvent::Answer(member, answer))) => self.mon.handle_peer_answer(now, member, answer),
+            Ok(Some(LinkEvent::Opened(member))) => self.mon.handle_link(now, &member, true),
+            Ok(Some(LinkEvent::Lost(member))) => self.mon.handle_link(now, &member, false),
+            Ok(Some(LinkEvent::Answer(member, answer))) => self.mon.handle_peer_answer(now, &member, answer),
             Ok(None) => {}
             Err(event) => self.on_accepted(now, event),
         }
@@ -97,7 +97,13 @@ impl<K: Kv> MonNode<K> {
             }
             Effect::Close { session } => ep.close(ConnId(session.0)),
             Effect::Pass { session, message } => ep.send(now, ConnId(session.0), message),
-            Effect::Peer { to, says } => self.links.say(now, ep, to, says),
+            Effect::Peer { to, says } => self.links.say(now, ep, self.mon.id(), &to, says),
+            Effect::Peers { all } => {
+                for gone in self.links.keep(now, ep, all) {
+                    self.mon.handle_link(now, &gone, false);
+                }
+            }
+            Effect::Leave => self.stopped = Some(0),
             Effect::PeerAnswer { link, answer } => {
                 ep.send(now, ConnId(link.0), MonPeerReply { answer }.to_raw(features::SUPPORTED));
             }

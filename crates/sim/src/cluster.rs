@@ -10,7 +10,7 @@ use admin::option::{ConfigValues, Source};
 use auth::{CryptoKey, EntityAuth, KeyKind, Keyring};
 use bytes::Bytes;
 use client::{Handle, MonClientConfig};
-use node::{MonNode, Node, OsdNode, OsdNodeConfig};
+use node::{Input, MonNode, Node, OsdNode, OsdNodeConfig};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::cell::{Cell, RefCell};
@@ -81,6 +81,7 @@ pub struct Cluster {
     /// Commands that have not been obeyed yet.
     commands: Rc<Cell<usize>>,
     mon_addrs: Vec<AddrVec>,
+    plan: Plan,
 }
 
 /// What mkfs needs and daemons prove themselves with.
@@ -130,7 +131,8 @@ impl Cluster {
         let mon_addrs: Vec<AddrVec> = mons.iter().map(|mon| AddrVec(vec![EntityAddr::msgr2(sim.addr(*mon), 0)])).collect();
         let osds = (0..plan.osds).map(|n| add_osd(&mut sim, &ids, n, &mon_addrs, plan)).collect();
         let model = Rc::new(RefCell::new(Model::default()));
-        let mut cluster = Cluster { sim, mons, osds, programs: Vec::new(), model, ids, commands: Rc::default(), mon_addrs };
+        let (commands, kept) = (Rc::default(), plan.clone());
+        let mut cluster = Cluster { sim, mons, osds, programs: Vec::new(), model, ids, commands, mon_addrs, plan: kept };
         for mon in cluster.mons.clone() {
             cluster.sim.start(mon);
         }
@@ -151,6 +153,28 @@ impl Cluster {
     pub fn add_reader(&mut self) {
         let model = self.model.clone();
         self.add_program("reader", move |_, handle, clock| vec![read_everything(POOL.into(), model.clone(), handle, clock)]);
+    }
+
+    /// Starts one more monitor, with an empty disk and the first map: it asks to be let in.
+    pub fn add_mon(&mut self) -> HostId {
+        let name = char::from(b'a' + self.mons.len() as u8).to_string();
+        let id = add_mon(&mut self.sim, &name, &self.plan);
+        self.format_mon(id);
+        self.sim.start(id);
+        self.mons.push(id);
+        id
+    }
+
+    /// A monitor loses its disk and starts with an empty one.
+    pub fn lose_mon_disk(&mut self, id: HostId) {
+        self.sim.crash(id, false);
+        self.sim.replace_disk(id, DISK_BYTES);
+        self.format_mon(id);
+        self.sim.start(id);
+    }
+
+    fn format_mon(&mut self, id: HostId) {
+        mon::mkfs(&mut self.sim.disk(id).kv(), &first_map(&self.ids, &self.mon_addrs), &self.ids.keyring).expect("an empty disk can be formatted");
     }
 
     /// Gives an OSD that is not running an empty disk, as whoever replaces a broken one does.
@@ -258,14 +282,31 @@ async fn command(handle: &Handle, clock: &crate::Clock, json: &str, input: &str)
 fn add_mons(sim: &mut Sim, ids: &Rc<Identity>, plan: &Plan) -> Vec<HostId> {
     let names: Vec<String> = ('a'..='z').take(plan.mons).map(String::from).collect();
     let mons: Vec<HostId> = names.iter().map(|name| add_mon(sim, name, plan)).collect();
-    let mut map = MonMap::new(ids.fsid, Utime { sec: 1_763_000_000, nsec: 0 });
-    for (name, id) in names.iter().zip(&mons) {
-        map.add(name, AddrVec(vec![EntityAddr::msgr2(sim.addr(*id), 0)]));
-    }
-    for (name, id) in names.iter().zip(&mons) {
-        mon::mkfs(&mut sim.disk(*id).kv(), name, &map, &ids.keyring).expect("an empty disk can be formatted");
+    let addrs: Vec<AddrVec> = mons.iter().map(|id| AddrVec(vec![EntityAddr::msgr2(sim.addr(*id), 0)])).collect();
+    for id in &mons {
+        mon::mkfs(&mut sim.disk(*id).kv(), &first_map(ids, &addrs), &ids.keyring).expect("an empty disk can be formatted");
     }
     mons
+}
+
+/// The map the cluster begins with.
+fn first_map(ids: &Identity, addrs: &[AddrVec]) -> MonMap {
+    let mut map = MonMap::new(ids.fsid, Utime { sec: 1_763_000_000, nsec: 0 });
+    ('a'..='z').zip(addrs).for_each(|(name, addrs)| map.add(&name.to_string(), addrs.clone()));
+    map
+}
+
+/// A monitor that was removed: its process ends at once.
+struct Removed;
+
+impl Node<SimWorld> for Removed {
+    fn handle(&mut self, _: &mut SimWorld, _: Input) {}
+
+    fn settle(&mut self, _: &mut SimWorld) {}
+
+    fn stopped(&self) -> Option<i32> {
+        Some(1)
+    }
 }
 
 fn add_mon(sim: &mut Sim, name: &str, plan: &Plan) -> HostId {
@@ -280,7 +321,10 @@ fn add_mon(sim: &mut Sim, name: &str, plan: &Plan) -> HostId {
             metadata: BTreeMap::new(),
             boot: boot.seed,
         };
-        Box::new(MonNode::new(env, boot.disk.kv(), boot.now, boot.seed).expect("a monitor opens what it wrote"))
+        match MonNode::new(env, boot.disk.kv(), boot.now, boot.seed) {
+            Err(mon::OpenError::Removed(_)) => Box::new(Removed),
+            opened => Box::new(opened.expect("a monitor opens what it wrote")),
+        }
     })
 }
 

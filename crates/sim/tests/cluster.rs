@@ -130,12 +130,56 @@ fn serves_without(cluster: &mut Cluster, pg: &str, osd: i64) -> bool {
     ask_about(cluster, pg).iter().any(|reply| said(reply) == Some(true))
 }
 
+/// Monitors come, go and lose a disk while the cluster is hurt, in half of the runs with three of them.
+fn mons_change(seed: u64) -> bool {
+    plan(seed).mons == 3 && env("MEMBERS").map_or((seed / 15).is_multiple_of(2), |on| on > 0)
+}
+
+/// A fourth monitor comes, the first three's number `lost` loses its disk, another one is removed; in this order, each under
+/// whatever else happens. (One that is removed before it is back with an empty disk would be let in as a newcomer.)
+fn change_mons(cluster: &mut Cluster, round: usize, lost: usize, down: &mut Vec<HostId>) {
+    match round {
+        1 => {
+            cluster.add_mon();
+        }
+        3 => {
+            let lost = cluster.mons[lost];
+            down.retain(|host| *host != lost);
+            cluster.lose_mon_disk(lost);
+        }
+        5 => {
+            let other = (lost + cluster.sim.rng().random_range(1..3)) % 3;
+            cluster.command(&format!(r#"{{"prefix": "mon rm", "name": "{}"}}"#, ["a", "b", "c"][other]));
+        }
+        _ => {}
+    }
+}
+
+/// Those of the map agree, once nothing hurts them any more.
+fn wait_for_quorum(cluster: &mut Cluster) {
+    let until = cluster.sim.now_ns() + 300 * SECOND;
+    let mut said = String::new();
+    while cluster.sim.now_ns() < until {
+        said = cluster.ask(r#"{"prefix": "quorum_status", "format": "json"}"#);
+        if said.contains(r#""quorum":[0,1,2],"#) && said.matches(r#""rank":"#).count() == 3 {
+            return;
+        }
+        cluster.sim.run_until(cluster.sim.now_ns() + 5 * SECOND);
+    }
+    cluster.model.borrow_mut().fault(format!("not all three monitors agree: {said}"));
+}
+
 /// Hurts the cluster for a while.
 fn hurt(cluster: &mut Cluster, rounds: usize, seed: u64, plan: &Plan) {
     let rots_in = cluster.sim.rng().random_range(0..rounds);
     let mut down: Vec<HostId> = Vec::new();
     let meddled = env("MEDDLE").map_or(seed % 4 >= 2, |m| m > 0);
+    let mons_change = mons_change(seed);
+    let lost = if mons_change { cluster.sim.rng().random_range(0..3) } else { 0 };
     for round in 0..rounds {
+        if mons_change {
+            change_mons(cluster, round, lost, &mut down);
+        }
         if plan.scrub_s > 0 && round == rots_in {
             cluster.sim.heal();
             down.drain(..).for_each(|host| cluster.sim.start(host));
@@ -195,6 +239,7 @@ fn hurt(cluster: &mut Cluster, rounds: usize, seed: u64, plan: &Plan) {
     }
     cluster.sim.heal();
     down.into_iter().for_each(|host| cluster.sim.start(host));
+    cluster.await_commands();
     if meddled {
         put_in_order(cluster);
     }
@@ -388,6 +433,9 @@ fn run(seed: u64, rounds: usize) -> Outcome {
     }
     wait_for_clean(&mut cluster, plan(seed).pgs);
     wait_for_scrubs(&mut cluster, &plan(seed));
+    if rounds > 5 && mons_change(seed) {
+        wait_for_quorum(&mut cluster);
+    }
     check_stores(&mut cluster);
     if std::env::var("SEED").is_ok() && !cluster.model.borrow().faults.is_empty() {
         examine(&mut cluster);

@@ -5,7 +5,8 @@ use crate::cmd::Cmd;
 use crate::reply::{Outcome, Reply};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
-use types::Errno;
+use std::net::SocketAddr;
+use types::{AddrKind, AddrVec, EntityAddr, Errno};
 use types::map::monmap::MonFeatures;
 
 pub const COMMANDS: &[Entry] = &[
@@ -157,7 +158,11 @@ fn ok_to_add_offline(ctx: &mut Ctx<'_>, _: &Cmd) -> Outcome {
 }
 
 fn ok_to_rm(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let id = cmd.text("id")?;
+    would_stay(ctx, cmd.text("id")?)
+}
+
+/// Whether those that agree would still be enough without the monitor `id`.
+fn would_stay(ctx: &Ctx<'_>, id: &str) -> Outcome {
     let map = &ctx.state.monmap.map;
     if map.rank_of(id).is_none() {
         return Ok(Reply::status(format!("mon.{id} does not exist; quorum will not be affected")));
@@ -171,18 +176,58 @@ fn ok_to_rm(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     }
 }
 
-fn add(_: &mut Ctx<'_>, _: &Cmd) -> Outcome {
-    Err(Reply::err(Errno::EOPNOTSUPP, "adding monitors to a running cluster is not available yet"))
+/// An address as stock understands it: the well-known port of today means v2, that of old or none both.
+fn parse_addr(text: &str) -> Option<AddrVec> {
+    let text = text.split('/').next()?;
+    let (kind, rest) = match text.split_once(':') {
+        Some(("v1", rest)) => (AddrKind::LEGACY, rest),
+        Some(("v2", rest)) => (AddrKind::MSGR2, rest),
+        _ => (AddrKind::MSGR2, text),
+    };
+    let sock: SocketAddr = match rest.parse() {
+        Ok(sock) => sock,
+        Err(_) => SocketAddr::new(rest.trim_matches(['[', ']']).parse().ok()?, 0),
+    };
+    let addr = |kind, port| EntityAddr { kind, nonce: 0, sock: Some(SocketAddr::new(sock.ip(), port)) };
+    Some(AddrVec(match sock.port() {
+        0 | 6789 => vec![addr(AddrKind::MSGR2, 3300), addr(AddrKind::LEGACY, 6789)],
+        port => vec![addr(kind, port)],
+    }))
+}
+
+fn add(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    let (name, text) = (cmd.text("name")?, cmd.text("addr")?);
+    let Some(addrs) = parse_addr(text) else {
+        return Err(Reply::err(Errno::EINVAL, format!("addr {text}does not parse")));
+    };
+    let map = &ctx.state.monmap.map;
+    if let Some(there) = map.mon_info.get(name) {
+        return match there.public_addrs == addrs {
+            true => Ok(Reply::status(format!("mon.{name} at {addrs} already exists"))),
+            false => Err(Reply::err(Errno::EEXIST, format!("mon.{name} already exists at address {}", there.public_addrs))),
+        };
+    }
+    if let Some(other) = addrs.0.iter().find_map(|a| map.by_addr(*a)) {
+        return Err(Reply::err(Errno::EEXIST, format!("mon.{} already exists at address {addrs}", other.name)));
+    }
+    ctx.state.monmap.add(name, addrs.clone(), ctx.now.wall, ctx.txn);
+    Ok(Reply::status(format!("adding mon.{name} at {addrs}")))
 }
 
 fn rm(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let name = cmd.text("name")?;
     let map = &ctx.state.monmap.map;
-    match map.rank_of(name) {
-        None => Ok(Reply::status(format!("mon.{name} does not exist or has already been removed"))),
-        Some(_) if map.mon_info.len() == 1 => Err(Reply::err(Errno::EINVAL, format!("error: refusing removal of last monitor {name}"))),
-        Some(_) => Err(Reply::err(Errno::EOPNOTSUPP, "removing monitors from a running cluster is not available yet")),
+    let Some(info) = map.mon_info.get(name) else {
+        return Ok(Reply::status(format!("mon.{name} does not exist or has already been removed")));
+    };
+    if map.mon_info.len() == 1 {
+        return Err(Reply::err(Errno::EINVAL, format!("error: refusing removal of last monitor {name}")));
     }
+    // Upstream goes on, and nobody can order anything afterwards.
+    would_stay(ctx, name)?;
+    let text = format!("removing mon.{name} at {}, there will be {} monitors", info.public_addrs, map.mon_info.len() - 1);
+    ctx.state.monmap.remove(name, ctx.now.wall, ctx.txn);
+    Ok(Reply::status(text))
 }
 
 fn quorum_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {

@@ -63,7 +63,9 @@ fn mon_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         *groups.entry(s.peer.kind.name()).or_default().entry(s.peer.features).or_default() += 1;
     }
     let names = ctx.state.monmap.map.persistent_features.names();
+    let rank = ctx.state.monmap.map.rank_of(&ctx.env.name);
     let state = match ctx.quorum.leader {
+        _ if rank.is_none() => "probing",
         Some(rank) if rank == ctx.quorum.rank => "leader",
         Some(_) => "peon",
         None => "electing",
@@ -74,7 +76,7 @@ fn mon_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     };
     let status = json!({
         "name": ctx.env.name,
-        "rank": ctx.quorum.rank,
+        "rank": rank.map_or(-1, |rank| rank as i64),
         "state": state,
         "election_epoch": ctx.quorum.term,
         "quorum": ctx.quorum.ranks,

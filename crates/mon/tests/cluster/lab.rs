@@ -62,7 +62,7 @@ impl Lab {
         let admin: EntityName = "client.admin".parse().unwrap();
         let entries = [(EntityName::new(EntityKind::MON, ""), entity(&[("mon", "allow *")])), (admin, entity(&[("mon", "allow *"), ("osd", "allow *")]))];
         let keyring = Keyring { entries: entries.into() };
-        mon::mkfs(&mut disk.kv(), "a", &monmap, &keyring).unwrap();
+        mon::mkfs(&mut disk.kv(), &monmap, &keyring).unwrap();
         Self::open(disk, fsid, options, wall)
     }
 

@@ -1,6 +1,7 @@
 //! A monitor from its first start to a cluster of three OSDs, seen through commands and messages.
 
 mod lab;
+mod members;
 mod stock_answers;
 mod three;
 

@@ -1,4 +1,4 @@
-//! A monitor's sessions to the other members, dialled for ever.
+//! A monitor's sessions to the others, dialled for ever.
 //!
 //! Room: node.   Owns: `Links`.   Hears: events of the endpoint, time.   Says: dials, proofs, `LinkEvent`s.
 //! Holds: a session is used only once the other side has shown that it knows the monitors' key, and is encrypted.
@@ -21,17 +21,16 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// What became of a session, or came over it.
 pub(super) enum LinkEvent {
-    Opened(u64),
-    Lost(u64),
-    Answer(u64, PeerAnswer),
+    Opened(String),
+    Lost(String),
+    Answer(String, PeerAnswer),
 }
 
-/// Sessions to the other members.
+/// Sessions to the other monitors, by name.
 pub(super) struct Links {
-    own: u64,
     key: CryptoKey,
     rng: ChaCha8Rng,
-    members: BTreeMap<u64, Link>,
+    others: BTreeMap<String, Link>,
 }
 
 struct Link {
@@ -47,22 +46,39 @@ enum Stage {
 }
 
 impl Links {
-    /// Links of the member `own` to the others.
-    pub fn new(own: u64, others: Vec<(u64, AddrVec)>, key: CryptoKey, now: Now, rng: ChaCha8Rng) -> Self {
-        let link = |addrs| Link { addrs, stage: Stage::Idle { until: now.mono }, wait: WAIT_FIRST };
-        Links { own, key, rng, members: others.into_iter().map(|(id, addrs)| (id, link(addrs))).collect() }
+    pub fn new(key: CryptoKey, rng: ChaCha8Rng) -> Self {
+        Links { key, rng, others: BTreeMap::new() }
     }
 
-    /// Says something to a member, if there is a session.
-    pub fn say(&self, now: Now, ep: &mut Endpoint, to: u64, says: PeerSays) {
-        if let Some(Stage::Open { conn }) = self.members.get(&to).map(|l| &l.stage) {
-            ep.send(now, *conn, MonPeer { from: self.own, says }.to_raw(features::SUPPORTED));
+    /// Keeps sessions to these from now on; says to whom there was one that has ended.
+    pub fn keep(&mut self, now: Now, ep: &mut Endpoint, all: BTreeMap<String, AddrVec>) -> Vec<String> {
+        let gone: Vec<String> = self.others.iter().filter(|(name, link)| all.get(*name) != Some(&link.addrs)).map(|(name, _)| name.clone()).collect();
+        let links = gone.into_iter().filter_map(|name| Some((self.others.remove(&name)?, name)));
+        let mut ended = Vec::new();
+        for (link, name) in links {
+            if let Some(conn) = link.conn() {
+                ep.close(conn);
+            }
+            if matches!(link.stage, Stage::Open { .. }) {
+                ended.push(name);
+            }
+        }
+        for (name, addrs) in all {
+            self.others.entry(name).or_insert(Link { addrs, stage: Stage::Idle { until: now.mono }, wait: WAIT_FIRST });
+        }
+        ended
+    }
+
+    /// Says something as the member `from`, if there is a session.
+    pub fn say(&self, now: Now, ep: &mut Endpoint, from: u64, to: &str, says: PeerSays) {
+        if let Some(Stage::Open { conn }) = self.others.get(to).map(|l| &l.stage) {
+            ep.send(now, *conn, MonPeer { from, says }.to_raw(features::SUPPORTED));
         }
     }
 
     /// Dials whoever is due.
     pub fn handle_timeout(&mut self, now: Now, ep: &mut Endpoint) {
-        for link in self.members.values_mut() {
+        for link in self.others.values_mut() {
             if matches!(link.stage, Stage::Idle { until } if until <= now.mono) {
                 let conn = ep.connect(now, EntityKind::MON, &link.addrs, Policy::LossyClient);
                 let name = EntityName::new(EntityKind::MON, "");
@@ -75,13 +91,13 @@ impl Links {
     /// When `handle_timeout` is due.
     pub fn next_timeout(&self) -> Option<Mono> {
         let due = |link: &Link| if let Stage::Idle { until } = link.stage { Some(until) } else { None };
-        self.members.values().filter_map(due).min()
+        self.others.values().filter_map(due).min()
     }
 
     /// Takes an event that concerns one of these sessions; gives back any other.
     pub fn handle_event(&mut self, now: Now, ep: &mut Endpoint, event: Event) -> Result<Option<LinkEvent>, Event> {
-        let Some((&id, link)) = self.members.iter_mut().find(|(_, l)| l.conn() == Some(event.conn())) else { return Err(event) };
-        Ok(link.handle_event(now, ep, id, &mut self.rng, event))
+        let Some((name, link)) = self.others.iter_mut().find(|(_, l)| l.conn() == Some(event.conn())) else { return Err(event) };
+        Ok(link.handle_event(now, ep, name, &mut self.rng, event))
     }
 }
 
@@ -93,51 +109,51 @@ impl Link {
         }
     }
 
-    fn handle_event(&mut self, now: Now, ep: &mut Endpoint, id: u64, rng: &mut ChaCha8Rng, event: Event) -> Option<LinkEvent> {
+    fn handle_event(&mut self, now: Now, ep: &mut Endpoint, name: &str, rng: &mut ChaCha8Rng, event: Event) -> Option<LinkEvent> {
         match (&mut self.stage, event) {
             (Stage::Dialling { cephx, .. }, Event::AuthStart { conn }) => {
                 ep.auth_request(conn, method::CEPHX, vec![mode::SECURE], cephx.begin());
             }
             (Stage::Dialling { cephx, .. }, Event::AuthReplyMore { conn, payload }) => match cephx.handle_more(&payload, rng) {
                 Ok(answer) => ep.auth_request_more(conn, answer),
-                Err(why) => return self.give_up(now, ep, id, &why),
+                Err(why) => return self.give_up(now, ep, name, &why),
             },
             (Stage::Dialling { cephx, .. }, Event::AuthDone { conn, global_id, payload, .. }) => {
                 match cephx.handle_done(now.mono, global_id, &payload) {
                     Ok(keys) => ep.auth_client_done(conn, keys.session_key, keys.connection_secret),
-                    Err(why) => return self.give_up(now, ep, id, &why),
+                    Err(why) => return self.give_up(now, ep, name, &why),
                 }
             }
             (_, Event::AuthBad { result, .. }) => {
                 let errno = types::Errno(result.saturating_neg());
-                return self.give_up(now, ep, id, &format_args!("it refuses our key: {errno}"));
+                return self.give_up(now, ep, name, &format_args!("it refuses our key: {errno}"));
             }
             (_, Event::Ready { conn, .. }) => {
                 (self.stage, self.wait) = (Stage::Open { conn }, WAIT_FIRST);
-                return Some(LinkEvent::Opened(id));
+                return Some(LinkEvent::Opened(name.to_owned()));
             }
             (_, Event::Message { msg, .. }) if msg.kind == MonPeerReply::KIND => match MonPeerReply::from_raw(&msg) {
-                Ok(reply) => return Some(LinkEvent::Answer(id, reply.answer)),
-                Err(why) => return self.give_up(now, ep, id, &why),
+                Ok(reply) => return Some(LinkEvent::Answer(name.to_owned(), reply.answer)),
+                Err(why) => return self.give_up(now, ep, name, &why),
             },
-            (_, Event::Reset { .. }) => return self.lost(now, id),
+            (_, Event::Reset { .. }) => return self.lost(now, name),
             _ => {}
         }
         None
     }
 
-    fn give_up(&mut self, now: Now, ep: &mut Endpoint, id: u64, why: &dyn std::fmt::Display) -> Option<LinkEvent> {
-        tracing::warn!("session with the monitor of rank {}: {why}", id - 1);
+    fn give_up(&mut self, now: Now, ep: &mut Endpoint, name: &str, why: &dyn std::fmt::Display) -> Option<LinkEvent> {
+        tracing::warn!("session with mon.{name}: {why}");
         if let Some(conn) = self.conn() {
             ep.close(conn);
         }
-        self.lost(now, id)
+        self.lost(now, name)
     }
 
-    fn lost(&mut self, now: Now, id: u64) -> Option<LinkEvent> {
+    fn lost(&mut self, now: Now, name: &str) -> Option<LinkEvent> {
         let was_open = matches!(self.stage, Stage::Open { .. });
         self.stage = Stage::Idle { until: now.mono + self.wait };
         self.wait = (self.wait * 2).min(WAIT_MAX);
-        was_open.then_some(LinkEvent::Lost(id))
+        was_open.then_some(LinkEvent::Lost(name.to_owned()))
     }
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 message! {
     /// One member says something to another.
     MonPeer = 0x7020, v 1, c 1, p 196 {
-        /// The sender's number: its rank + 1.
+        /// The sender's id in consensus; 0 while it has none.
         from: u64,
         says: PeerSays,
     }
@@ -45,6 +45,19 @@ pub enum PeerSays {
     /// The client is gone.
     #[denc(tag = 7)]
     Reset { session: u64 },
+    /// Who the sender is: said first on every session, and again when it changes.
+    #[denc(tag = 8)]
+    Hello {
+        name: String,
+        /// Its id in consensus, which belongs to its disk; 0 while it has none.
+        id: u64,
+        /// It has state of a cluster.
+        born: bool,
+        addrs: AddrVec,
+    },
+    /// A part of a message of consensus that is too long for one; the last one completes it.
+    #[denc(tag = 9)]
+    Part { part: Bytes, last: bool },
 }
 
 /// What the leader answers; `session` is the asker's number for its client.
@@ -62,6 +75,12 @@ pub enum PeerAnswer {
     AuthBad { session: u64, method: u32, errno: i32 },
     #[denc(tag = 5)]
     Close { session: u64 },
+    /// To a monitor without an id: be this one, in a group that `founders` began. No session's.
+    #[denc(tag = 6)]
+    Welcome { id: u64, founders: Vec<u64> },
+    /// The monitor that asks is a member no more. No session's.
+    #[denc(tag = 7)]
+    Removed,
 }
 
 /// A client that has proven who it is.
@@ -93,6 +112,8 @@ mod tests {
             PeerSays::Ready { session: 1, kind: EntityKind::CLIENT.0, addrs: AddrVec::default(), features: 1 },
             PeerSays::Message { session: 1, message },
             PeerSays::Reset { session: 1 },
+            PeerSays::Hello { name: "d".into(), id: 0, born: false, addrs: AddrVec::default() },
+            PeerSays::Part { part: Bytes::from_static(b"x"), last: true },
         ];
         for says in says {
             round_trip(&MonPeer { from: 2, says });
@@ -115,6 +136,8 @@ mod tests {
             PeerAnswer::AuthDone { session: 1, mode: 2, who },
             PeerAnswer::AuthBad { session: 1, method: 2, errno: 13 },
             PeerAnswer::Close { session: 1 },
+            PeerAnswer::Welcome { id: 4, founders: vec![1, 2, 3] },
+            PeerAnswer::Removed,
         ];
         for answer in answers {
             round_trip(&MonPeerReply { answer });

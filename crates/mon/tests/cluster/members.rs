@@ -1,0 +1,215 @@
+//! Monitors that come, go, and lose their disks.
+
+use crate::three::Trio;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const WHILE: Duration = Duration::from_secs(4);
+
+impl Trio {
+    fn quorum(&mut self, at: u64) -> Vec<String> {
+        let out: Value = serde_json::from_str(&self.run(at, json!({"prefix": "quorum_status"}))).unwrap();
+        let names = out["quorum_names"].as_array().unwrap().iter().map(|n| n.as_str().unwrap().to_owned());
+        assert_eq!(out["quorum"].as_array().unwrap().len(), names.len());
+        names.collect()
+    }
+
+    fn result(&mut self, at: u64, command: Value) -> i32 {
+        let session = self.client(at);
+        self.ask(at, session, command);
+        self.answer(at, session).expect("an answer").0
+    }
+
+    fn remove(&mut self, at: u64, name: &str) {
+        self.run(at, json!({"prefix": "mon rm", "name": name}));
+    }
+
+    fn wipe(&mut self, id: u64) {
+        self.kill(id, false);
+        self.format(id);
+    }
+}
+
+#[test]
+fn a_newcomer_with_the_key_is_let_in_and_counts() {
+    let mut trio = Trio::of(3);
+    let leader = trio.leader();
+    trio.set(leader, "old");
+    trio.format(4);
+    trio.start(4);
+    trio.pass(WHILE);
+    assert_eq!(trio.quorum(4), ["a", "b", "c", "d"]);
+    assert_eq!(trio.get(4), "old");
+    trio.set(4, "new");
+    trio.pass(WHILE);
+    assert_eq!(trio.applied(4), trio.applied(1));
+    // It counts: with two of four gone nobody leads.
+    let gone: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    gone.iter().for_each(|id| trio.kill(*id, false));
+    trio.pass(WHILE);
+    assert!(trio.leaders().is_empty());
+    trio.start(gone[0]);
+    trio.until_led(&[leader, 4, gone[0]]);
+    assert_eq!(trio.get(4), "new");
+}
+
+#[test]
+fn one_that_was_announced_is_waited_for() {
+    let mut trio = Trio::of(1);
+    trio.run(1, json!({"prefix": "mon add", "name": "b", "addr": "127.0.0.1:3301"}));
+    // Upstream stands still from here on until the second one has come.
+    trio.set(1, "meanwhile");
+    assert_eq!(trio.quorum(1), ["a"]);
+    assert_eq!(trio.result(1, json!({"prefix": "mon add", "name": "b", "addr": "127.0.0.1:3399"})), -17);
+    assert_eq!(trio.result(1, json!({"prefix": "mon add", "name": "x", "addr": "127.0.0.1:3301"})), -17);
+    trio.format(2);
+    trio.start(2);
+    trio.pass(WHILE);
+    assert_eq!((trio.quorum(1), trio.get(2)), (vec!["a".to_owned(), "b".to_owned()], "meanwhile".to_owned()));
+}
+
+#[test]
+fn a_monitor_whose_disk_was_lost_comes_back_as_somebody_else() {
+    let mut trio = Trio::of(3);
+    let lost = (1..=3).find(|id| *id != trio.leader()).unwrap();
+    for round in 0..3 {
+        let leader = trio.leader();
+        trio.set(leader, "x");
+        trio.wipe(lost);
+        trio.pass(Duration::from_secs(round));
+        trio.start(lost);
+        trio.pass(WHILE);
+        assert_eq!(trio.quorum(lost), ["a", "b", "c"], "round {round}");
+        assert_eq!(trio.applied(lost), trio.applied(leader));
+    }
+    // It counts again.
+    let leader = trio.leader();
+    let third = (1..=3).find(|id| ![lost, leader].contains(id)).unwrap();
+    trio.kill(third, true);
+    trio.set(lost, "two");
+    assert_eq!(trio.get(leader), "two");
+}
+
+#[test]
+fn an_empty_disk_alone_says_nothing_in_the_name_of_the_lost_one() {
+    let mut trio = Trio::of(3);
+    let leader = trio.leader();
+    trio.set(leader, "kept");
+    let [lost, away]: [u64; 2] = (1..=3).filter(|id| *id != leader).collect::<Vec<_>>().try_into().unwrap();
+    trio.wipe(lost);
+    trio.kill(away, true);
+    trio.start(lost);
+    // One of three has the state: nobody may lead, whatever the empty one would vote.
+    trio.pass(3 * WHILE);
+    assert!(trio.leaders().is_empty());
+    trio.start(away);
+    trio.until_led(&[leader, away]);
+    trio.pass(WHILE);
+    assert_eq!(trio.quorum(lost), ["a", "b", "c"]);
+    assert_eq!(trio.get(lost), "kept");
+}
+
+#[test]
+fn a_removed_monitor_ends_and_does_not_come_back_with_its_disk() {
+    for leads in [false, true] {
+        let mut trio = Trio::of(3);
+        trio.set(1, "x");
+        let leader = trio.leader();
+        let gone = if leads { leader } else { leader % 3 + 1 };
+        let name = char::from(b'a' + gone as u8 - 1).to_string();
+        trio.remove(leader, &name);
+        trio.pass(WHILE);
+        assert!(trio.left.contains(&gone), "leader {leads}");
+        assert!(trio.try_start(gone).is_err());
+        let stays = gone % 3 + 1;
+        assert_eq!(trio.quorum(stays).len(), 2);
+        assert_eq!(trio.get(stays), "x");
+        // Those that stay are a majority of two.
+        trio.set(stays, "y");
+        trio.format(gone);
+        trio.start(gone);
+        trio.pass(WHILE);
+        assert_eq!(trio.quorum(gone).len(), 3);
+        assert_eq!(trio.get(gone), "y");
+    }
+}
+
+#[test]
+fn one_that_was_away_while_it_was_removed_learns_of_it() {
+    let mut trio = Trio::of(3);
+    let leader = trio.leader();
+    let (gone, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    trio.kill(gone, true);
+    trio.pass(WHILE);
+    let named = |id: u64| char::from(b'a' + id as u8 - 1).to_string();
+    // Without the other one nobody could order anything.
+    assert_eq!(trio.result(leader, json!({"prefix": "mon rm", "name": named(other)})), -16);
+    trio.remove(leader, &named(gone));
+    trio.pass(WHILE);
+    trio.start(gone);
+    trio.pass(WHILE);
+    assert!(trio.left.contains(&gone));
+    assert!(trio.try_start(gone).is_err());
+    assert_eq!(trio.quorum(leader).len(), 2);
+}
+
+#[test]
+fn members_change_while_one_is_away() {
+    let mut trio = Trio::of(3);
+    let leader = trio.leader();
+    let away = leader % 3 + 1;
+    trio.kill(away, false);
+    trio.pass(WHILE);
+    for id in [4, 5] {
+        trio.format(id);
+        trio.start(id);
+        trio.pass(WHILE);
+    }
+    let old = (1..=3).find(|id| ![leader, away].contains(id)).unwrap();
+    for gone in [old, leader] {
+        let at = trio.leader();
+        trio.remove(at, &char::from(b'a' + gone as u8 - 1).to_string());
+        trio.pass(2 * WHILE);
+    }
+    trio.set(4, "later");
+    trio.start(away);
+    trio.pass(2 * WHILE);
+    assert_eq!(trio.quorum(away).len(), 3);
+    assert_eq!(trio.get(away), "later");
+    assert_eq!(trio.applied(away), trio.applied(5));
+}
+
+#[test]
+fn a_change_outlives_the_leader_that_began_it() {
+    for after in 0..12 {
+        let mut trio = Trio::of(3);
+        let leader = trio.leader();
+        trio.set(leader, "x");
+        trio.format(4);
+        trio.start(4);
+        trio.pass(Duration::from_millis(after * 50));
+        trio.kill(leader, after % 2 == 0);
+        let rest: Vec<u64> = (1..=4).filter(|id| *id != leader).collect();
+        trio.until_led(&rest);
+        trio.start(leader);
+        trio.pass(2 * WHILE);
+        assert_eq!(trio.quorum(4), ["a", "b", "c", "d"], "after {after}");
+        assert_eq!(trio.get(4), "x");
+    }
+}
+
+#[test]
+fn a_state_of_many_messages_reaches_a_newcomer() {
+    let mut trio = Trio::of(1);
+    let value = "v".repeat(60_000);
+    // More than the log keeps: it takes a snapshot.
+    for n in 0..180 {
+        trio.run(1, json!({"prefix": "config-key set", "key": format!("large/{n}"), "val": value}));
+    }
+    trio.format(2);
+    trio.start(2);
+    trio.pass(WHILE);
+    assert_eq!(trio.quorum(2), ["a", "b"]);
+    assert_eq!(trio.applied(2), trio.applied(1));
+    assert!(trio.longest < 5 << 20, "no message is longer than a part: {}", trio.longest);
+}
