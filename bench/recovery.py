@@ -10,10 +10,10 @@ Three times for each, one cluster after the other, each at its defaults:
 Counted is from the moment the OSD is started, or marked out, until every placement group is active+clean; meanwhile the
 stock librados overwrites objects of 4 KiB, sixteen at a time. Objects per second are copies made per second.
 """
-import argparse, json, os, shutil, signal, subprocess, sys, tempfile, time
+import json, os, shutil, signal, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from side_by_side import HERE, Ours, tool
+from side_by_side import HERE, Ours, arguments, peer_root, tool
 from stock_cluster import StockCluster
 
 def ceph(cluster, *args):
@@ -115,21 +115,14 @@ def measure(cluster, scenario, a):
     return {"s": took, "objects/s": most / took, **figures}
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--bin", required=True)
-    ap.add_argument("--peer", default="pacific", choices=["pacific", "reef", "tentacle", "none"])
+    ap = arguments(__doc__)
     ap.add_argument("--objects", type=int, default=36280)
     ap.add_argument("--size", type=int, default=16384)
     ap.add_argument("--limit", type=int, default=1800, help="seconds after which a recovery is given up")
-    ap.add_argument("--only", help="scenarios whose name contains this")
-    ap.add_argument("--dir", default=tempfile.gettempdir())
     a = ap.parse_args()
     os.makedirs(a.dir, exist_ok=True)
     base = tempfile.mkdtemp(prefix="cuttlebone-recovery.", dir=a.dir)
-    root = None
-    if a.peer in ("reef", "tentacle"):
-        root = os.path.expanduser("~/.cache/cuttlebone/root-%s" % a.peer)
-        subprocess.run([HERE + "/../scripts/client-root", a.peer, root, "--daemons"], check=True)
+    root = peer_root(a.peer)
     rows = []
     try:
         for name in ["cuttlebone"] + ([] if a.peer == "none" else ["stock"]):

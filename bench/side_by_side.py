@@ -97,24 +97,34 @@ def percentile(cluster, pool, size, depth, mode, seconds):
     p = subprocess.run(inside + argv, input=open(HERE + "/percentiles.py").read(), capture_output=True, text=True)
     return float(p.stdout) if p.returncode == 0 else float("nan")
 
-def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def arguments(doc):
+    """The options of every comparison; each adds its own."""
+    ap = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--bin", required=True)
     ap.add_argument("--peer", default="pacific", choices=["pacific", "reef", "tentacle", "none"])
+    ap.add_argument("--dir", default=tempfile.gettempdir())
+    ap.add_argument("--only", help="loads or scenarios whose name contains this")
+    return ap
+
+def peer_root(peer):
+    """The root directory that a newer peer runs from, made if need be; None for Debian's own."""
+    if peer not in ("reef", "tentacle"):
+        return None
+    root = os.path.expanduser("~/.cache/cuttlebone/root-%s" % peer)
+    subprocess.run([HERE + "/../scripts/client-root", peer, root, "--daemons"], check=True)
+    return root
+
+def main():
+    ap = arguments(__doc__)
     ap.add_argument("--seconds", type=int, default=10)
     ap.add_argument("--rounds", type=int, default=3)
     ap.add_argument("--quick", action="store_true", help="one round of four seconds a run")
-    ap.add_argument("--dir", default=tempfile.gettempdir())
-    ap.add_argument("--only", help="loads whose name contains this")
     a = ap.parse_args()
     if a.quick:
         a.seconds, a.rounds = 4, 1
     os.makedirs(a.dir, exist_ok=True)
     base = tempfile.mkdtemp(prefix="cuttlebone-bench.", dir=a.dir)
-    root = None
-    if a.peer in ("reef", "tentacle"):
-        root = os.path.expanduser("~/.cache/cuttlebone/root-%s" % a.peer)
-        subprocess.run([HERE + "/../scripts/client-root", a.peer, root, "--daemons"], check=True)
+    root = peer_root(a.peer)
     clusters = {"cuttlebone": Ours(os.path.realpath(a.bin), base + "/ours", 16300, root)}
     if a.peer != "none":
         inside = "/tmp/" + os.path.basename(base) if root else base + "/stock"

@@ -256,11 +256,15 @@ impl Onode {
     pub fn pack(&mut self) -> Option<Box<[u8]>> {
         self.segs.iter_mut().for_each(Segment::settle);
         let is_known = self.segs.first.pend.is_empty() && self.pins == 0 && !self.dirty && self.exists && self.stored;
-        is_known.then(|| Vec::from(self.to_value()).into_boxed_slice())
+        is_known.then(|| self.encode().into_boxed_slice())
     }
 
     /// The value of the `O` key.
     pub fn to_value(&self) -> Bytes {
+        self.encode().into()
+    }
+
+    fn encode(&self) -> Vec<u8> {
         let first = &self.segs.first;
         let mut out = Vec::with_capacity(48 + self.attrs.encoded_len() + 6 * first.blocks.len());
         out.push(VERSION);
@@ -277,7 +281,7 @@ impl Onode {
         put_varint(&mut out, self.attrs.len().into());
         self.attrs.encode(&mut out);
         first.encode(&mut out);
-        out.into()
+        out
     }
 
     pub fn from_value(value: &Bytes) -> Result<Self, DecodeError> {

@@ -467,9 +467,11 @@ impl Pg {
 
     /// A write is durable everywhere. True if its object can move because of that.
     pub(super) fn release_held(&mut self, object: &HObject) -> bool {
-        if self.queue.last_write(object).is_some() || !self.recovery.held.remove(object) {
+        // Hardly ever is anything held: that is asked first, for every write comes by here.
+        if !self.recovery.held.contains(object) || self.queue.last_write(object).is_some() {
             return false;
         }
+        self.recovery.held.remove(object);
         self.recovery.is_to_move(object.clone());
         true
     }

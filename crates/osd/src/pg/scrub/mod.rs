@@ -111,6 +111,13 @@ struct Run {
     fixed_deep: u32,
 }
 
+impl Run {
+    /// True for an object of the part that is compared now.
+    fn compares(&self, object: &HObject) -> bool {
+        self.chunk.as_ref().is_some_and(|(begin, end)| begin <= object && object < end)
+    }
+}
+
 #[derive(Debug)]
 enum Step {
     /// Every copy's OSD has to agree; these have not answered.
@@ -247,7 +254,7 @@ impl Pg {
     fn begin_chunk(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(run) = &mut self.scrubs.run else { return false };
         let Some((begin, end)) = run.chunk.clone() else { return false };
-        if self.repops.in_flight().any(|(_, object, ..)| begin <= *object && *object < end) {
+        if self.repops.in_flight().any(|(_, object, ..)| run.compares(object)) {
             return false;
         }
         run.scrub = next_number(cx);
@@ -389,8 +396,7 @@ impl Pg {
 
     /// True if an operation would change what is being compared.
     pub(super) fn is_held_for_scrub(&self, object: &HObject, access: Access) -> bool {
-        let chunk = self.scrubs.run.as_ref().filter(|_| access.writes).and_then(|r| r.chunk.as_ref());
-        chunk.is_some_and(|(begin, end)| begin <= object && object < end)
+        access.writes && self.scrubs.run.as_ref().is_some_and(|run| run.compares(object))
     }
 
     /// An operation waits until its part is compared.
@@ -405,7 +411,7 @@ impl Pg {
     /// An object is being replaced.
     pub(super) fn disturb_scrub(&mut self, object: &HObject) {
         if let Some(run) = &mut self.scrubs.run {
-            run.disturbed |= run.chunk.as_ref().is_some_and(|(begin, end)| begin <= object && object < end);
+            run.disturbed |= run.compares(object);
         }
     }
 
