@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/release/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub fuzz dencoder msgr-stock test-clients bench bench-recovery
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -57,10 +57,14 @@ restart: build
 scrub: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/scrub.py
 
+# Disks and pools that fill up.
+full: build
+	SIZE=512M tests/clients/on_fresh_cluster $(BIN) tests/clients/full.py --bin $(BIN)
+
 fuzz: deps
 	scripts/fuzz-short
 
-test: lint unit clients checks script wrong restart scrub fuzz
+test: lint unit clients checks script wrong restart scrub full fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps

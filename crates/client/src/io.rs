@@ -19,6 +19,8 @@ pub struct IoCtx {
     pub(crate) nspace: BString,
     key: BString,
     snap: Snap,
+    /// With every write.
+    flags: u32,
 }
 
 /// Who watches an object.
@@ -44,7 +46,7 @@ pub type Omap = BTreeMap<BString, Bytes>;
 
 impl IoCtx {
     pub(crate) fn new(handle: Handle, pool: PoolId) -> Self {
-        IoCtx { handle, pool, nspace: BString::default(), key: BString::default(), snap: Snap::HEAD }
+        IoCtx { handle, pool, nspace: BString::default(), key: BString::default(), snap: Snap::HEAD, flags: 0 }
     }
 
     /// The same pool, another namespace.
@@ -62,6 +64,11 @@ impl IoCtx {
         IoCtx { snap, ..self.clone() }
     }
 
+    /// Writes that find no room fail with ENOSPC or EDQUOT, and do not wait for it (`rados_set_pool_full_try`).
+    pub fn full_try(&self) -> IoCtx {
+        IoCtx { flags: self.flags | osd_flag::FULL_TRY, ..self.clone() }
+    }
+
     pub fn pool(&self) -> PoolId {
         self.pool
     }
@@ -75,7 +82,7 @@ impl IoCtx {
     /// Runs operations that write, as one atomic transaction.
     pub async fn write_ops(&self, oid: &[u8], ops: Vec<OsdOp>, flags: u32) -> Result<OpReply, Errno> {
         let request = OpRequest::write(self.pool, self.nspace.clone(), oid, ops);
-        self.run(OpRequest { flags: request.flags | flags, ..request }).await
+        self.run(OpRequest { flags: request.flags | flags | self.flags, ..request }).await
     }
 
     async fn run(&self, request: OpRequest) -> Result<OpReply, Errno> {

@@ -138,7 +138,7 @@ fn osds_full(map: &OsdMap, all: &mut Checks) {
         (OsdMap::STATE_NEARFULL, "OSD_NEARFULL", "nearfull", Severity::Warn),
     ];
     for (bit, code, word, severity) in kinds {
-        let hit: Vec<OsdId> = map.osds().filter(|o| map.state(*o) & bit != 0).collect();
+        let hit: Vec<OsdId> = map.osds().filter(|o| map.counts_as_full(*o, bit)).collect();
         if !hit.is_empty() {
             let article = if word == "nearfull" { "near full" } else if word == "backfillfull" { "backfill full" } else { word };
             let detail = hit.iter().map(|o| format!("osd.{o} is {article}")).collect();

@@ -60,16 +60,17 @@ fn follow_usage<K: Kv>(mon: &mut Mon<K>) {
     let Some(state) = mon.state.as_mut() else { return };
     let Some(digest) = state.mgr.digest.as_ref() else { return };
     let map = state.osdmap.map.clone();
+    let ratios = map.full_ratios();
     let levels = [
-        (OsdMap::STATE_FULL, map.full_ratio),
-        (OsdMap::STATE_BACKFILLFULL, map.backfillfull_ratio),
-        (OsdMap::STATE_NEARFULL, map.nearfull_ratio),
+        (OsdMap::STATE_FULL, ratios.full),
+        (OsdMap::STATE_BACKFILLFULL, ratios.backfillfull),
+        (OsdMap::STATE_NEARFULL, ratios.nearfull),
     ];
     let all = OsdMap::STATE_FULL | OsdMap::STATE_BACKFILLFULL | OsdMap::STATE_NEARFULL;
     let mut states = Vec::new();
     for (osd, stat) in digest.osds.iter().filter(|(o, _)| map.is_up(**o)) {
         let used = stat.statfs.used_raw_ratio();
-        let level = levels.iter().find(|(_, ratio)| used >= f64::from(*ratio)).map_or(0, |(bit, _)| *bit);
+        let level = levels.iter().find(|(_, ratio)| *ratio > 0.0 && used >= f64::from(*ratio)).map_or(0, |(bit, _)| *bit);
         if map.state(*osd) & all != level {
             states.push((*osd, level));
         }
@@ -102,7 +103,7 @@ fn full_flags(map: &OsdMap, pool: &PgPool, digest: &MgrDigest, id: PoolId) -> u6
     }
     let rule = pool.crush_rule.into();
     let osds: Vec<i32> = map.crush.takes(rule).into_iter().flat_map(|take| map.crush.leaves(take)).collect();
-    let any = |bit: u32| osds.iter().any(|o| map.state(types::OsdId(*o)) & bit != 0);
+    let any = |bit: u32| osds.iter().any(|o| map.counts_as_full(types::OsdId(*o), bit));
     match () {
         () if any(OsdMap::STATE_FULL) => flags | PgPool::FLAG_FULL,
         () if any(OsdMap::STATE_BACKFILLFULL) => flags | PgPool::FLAG_BACKFILLFULL,

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use store::{ReadData, ReadFlags, ReadId, Transaction, TxcId};
 use types::map::OsdMap;
-use types::msg::internal_osd::{PgBody, PgMessage, Round};
+use types::msg::internal_osd::{DiskSpace, PgBody, PgMessage, Round};
 use types::msg::mon::PaxosHeader;
 use types::msg::{LogEntry, LogPrio, MLog, Message};
 use types::{EntityInst, EntityKind, EntityName, Epoch, Errno, HObject, Mono, Now, OsdId, PgId, ShardPgId};
@@ -153,6 +153,9 @@ pub(crate) struct Shared {
     pub recovery_max: usize,
     /// One less is on its way: PGs may wait for that.
     pub recovery_freed: bool,
+    pub spaces: crate::space::Spaces,
+    /// Our own disk as it was a moment ago.
+    pub own_space: std::cell::Cell<Option<(Mono, DiskSpace)>>,
     /// Objects that backfill looks at at once, at least and at most (`osd_backfill_scan_min`, `osd_backfill_scan_max`).
     pub scan_min: usize,
     pub scan_max: usize,

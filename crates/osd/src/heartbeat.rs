@@ -61,12 +61,13 @@ impl Heartbeats {
 
     /// A question, or the answer to ours.
     pub fn handle(&mut self, cx: &mut Cx<'_>, m: OsdHeartbeat) {
+        cx.sh.spaces.note(m.osd, m.space);
         if m.epoch < cx.sh.map.epoch && !m.is_reply {
             self.behind.push((m.osd, m.epoch));
         }
         if !m.is_reply {
             let me = cx.sh.whoami;
-            let reply = OsdHeartbeat { osd: me, epoch: cx.sh.map.epoch, is_reply: true, ..m };
+            let reply = OsdHeartbeat { osd: me, epoch: cx.sh.map.epoch, is_reply: true, space: cx.own_space(), ..m };
             return cx.send(Peer::Osd(m.osd), 0, reply, Durable::Now);
         }
         let Some(peer) = self.peers.get_mut(&m.osd) else { return };
@@ -106,6 +107,7 @@ impl Heartbeats {
             return;
         }
         self.next = cx.now.mono + INTERVAL;
+        let space = cx.own_space();
         for osd in self.peers.keys() {
             let ask = OsdHeartbeat {
                 osd: cx.sh.whoami,
@@ -113,6 +115,7 @@ impl Heartbeats {
                 is_reply: false,
                 stamp: cx.now.wall,
                 mono_ns: cx.now.mono.0,
+                space,
             };
             cx.send(Peer::Osd(*osd), 0, ask, Durable::Now);
         }

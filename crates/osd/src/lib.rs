@@ -22,6 +22,7 @@ pub mod perf;
 mod pg;
 mod report;
 mod sessions;
+mod space;
 
 pub use effects::{Effect, Peer, SessionId};
 pub use osd::{LoadError, Osd, OsdConfig};

@@ -108,6 +108,8 @@ impl Osd {
             recovery_active: 0,
             recovery_max: commands.recovery_max(&config.device_class),
             recovery_freed: false,
+            spaces: Default::default(),
+            own_space: Default::default(),
             scrub: crate::pg::ScrubOptions::new(&commands.config),
             scrubs_active: 0,
             clog_seq: 0,
@@ -287,7 +289,10 @@ impl Osd {
         match msg {
             Message::MOsdOp(m) => self.handle_op(now, disk, from, tid, m, fx),
             Message::RepOp(m) => with_pg(&mut self.pgs, m.pgid, |pg| pg.handle_repop(&mut cx, m)),
-            Message::RepOpReply(m) => with_pg(&mut self.pgs, m.pgid, |pg| pg.handle_repop_reply(&mut cx, m)),
+            Message::RepOpReply(m) => {
+                cx.sh.spaces.note(m.osd, m.space);
+                with_pg(&mut self.pgs, m.pgid, |pg| pg.handle_repop_reply(&mut cx, m))
+            }
             Message::PgMessage(m) => match (self.pgs.get_mut(&m.pgid), &m.body) {
                 (Some(pg), _) => pg.handle_peer(&mut cx, m),
                 // We hold nothing of it.
@@ -336,6 +341,7 @@ impl Osd {
         }
         self.sh.perf.maps(taken.len() as u64);
         self.sh.map = self.maps.newest.clone();
+        self.sh.spaces.handle_map(&self.sh.map);
         let was_booted = self.sh.booted;
         self.sh.booted = self.map_knows_us();
         let since: BTreeMap<PgId, Epoch> = self.pgs.iter().map(|(id, pg)| (*id, pg.walk.since)).collect();

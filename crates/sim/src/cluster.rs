@@ -50,6 +50,10 @@ pub struct Plan {
     pub scrub_s: u32,
     /// `osd_backfill_scan_min`: with few objects to a page, a backfill has many cursors to be interrupted at.
     pub scan_min: u32,
+    /// Of each OSD.
+    pub disk_bytes: u64,
+    /// From where on OSDs are full, in thousandths: every ratio there is, at first.
+    pub full_per_mille: u32,
 }
 
 impl Default for Plan {
@@ -66,6 +70,8 @@ impl Default for Plan {
             recovery_max: 0,
             scrub_s: 0,
             scan_min: 64,
+            disk_bytes: DISK_BYTES,
+            full_per_mille: 970,
         }
     }
 }
@@ -179,8 +185,13 @@ impl Cluster {
 
     /// Gives an OSD that is not running an empty disk, as whoever replaces a broken one does.
     pub fn replace_disk(&mut self, n: usize) {
-        self.sim.replace_disk(self.osds[n], DISK_BYTES);
+        self.sim.replace_disk(self.osds[n], self.plan.disk_bytes);
         format_osd(&self.sim, &self.ids, self.osds[n], n);
+    }
+
+    /// An operator says how far OSDs may fill their disks.
+    pub fn set_full(&mut self, per_mille: u32) {
+        set_full(per_mille).iter().for_each(|set| self.command(set));
     }
 
     /// An operator gives a command until it succeeds.
@@ -259,10 +270,21 @@ impl Cluster {
                     plan.min_size
                 );
                 command(&handle, &clock, &min_size, "").await;
+                for set in set_full(plan.full_per_mille) {
+                    command(&handle, &clock, &set, "").await;
+                }
                 model.borrow_mut().finished += 1;
             })]
         });
     }
+}
+
+/// The commands that make OSDs full from there on.
+fn set_full(per_mille: u32) -> Vec<String> {
+    let ratio = f64::from(per_mille) / 1000.0;
+    let failsafe = format!(r#"{{"prefix": "config set", "who": "osd", "name": "osd_failsafe_full_ratio", "value": "{ratio}"}}"#);
+    let of_map = |what: &str| format!(r#"{{"prefix": "osd set-{what}-ratio", "ratio": {ratio}}}"#);
+    [failsafe].into_iter().chain(["nearfull", "backfillfull", "full"].map(of_map)).collect()
 }
 
 /// Runs a command until it succeeds.
@@ -335,7 +357,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
     let scrub_s = plan.scrub_s;
     let (scan_min, scan_max) = (plan.scan_min.to_string(), (plan.scan_min * 8).to_string());
     let whoami = n as i32;
-    let id = sim.add(&format!("osd.{n}"), OSD_PORT, DISK_BYTES, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
+    let id = sim.add(&format!("osd.{n}"), OSD_PORT, plan.disk_bytes, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
         let mut rng = ChaCha8Rng::seed_from_u64(boot.seed);
         let store = Store::mount(boot.disk.dev(), boot.disk.kv(), StoreConfig::default(), own.fsid, whoami);
         let name = osd_name(n);

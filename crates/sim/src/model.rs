@@ -29,6 +29,8 @@ pub struct Model {
     objects: BTreeMap<String, Expected>,
     /// Writes acknowledged.
     pub writes: u64,
+    /// Writes that found no room.
+    pub refused: u64,
     /// Reads checked.
     pub reads: u64,
     /// Tasks that have come to their end.
@@ -52,6 +54,14 @@ impl Model {
         {
             object.acked = content;
             self.writes += 1;
+        }
+    }
+
+    /// There was no room for the write: nothing of it may be seen.
+    pub fn refused(&mut self, name: &str) {
+        if let Some(object) = self.objects.get_mut(name) {
+            object.under_way = None;
+            self.refused += 1;
         }
     }
 
@@ -127,9 +137,14 @@ mod tests {
         m.check("a", Some(&holds(1)));
         m.acknowledged("a");
         assert!(m.faults.is_empty());
+        m.begin("a", Some(holds(4)));
+        m.refused("a");
+        m.check("a", Some(&holds(1)));
+        assert!(m.faults.is_empty());
+        m.check("a", Some(&holds(4)));
         m.check("a", None);
         m.begin("a", Some(holds(2)));
         m.check("a", Some(&holds(3)));
-        assert_eq!(m.faults.len(), 2);
+        assert_eq!(m.faults.len(), 3);
     }
 }

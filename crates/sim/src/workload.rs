@@ -27,6 +27,8 @@ pub struct Workload {
     /// Contents are up to this long.
     pub bytes_max: usize,
     pub pause_ms_max: u64,
+    /// Writes that find no room fail, as they may here; else they would wait.
+    pub full_try: bool,
 }
 
 type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -79,7 +81,7 @@ impl Writer {
             if handle.connect().await.is_ok()
                 && let Ok(pool) = handle.pool(&self.work.pool).await
             {
-                return pool;
+                return if self.work.full_try { pool.full_try() } else { pool };
             }
             self.clock.sleep(Duration::from_millis(500)).await;
         }
@@ -218,6 +220,7 @@ impl Writer {
         let mut model = self.model.borrow_mut();
         match result {
             Ok(()) => model.acknowledged(object),
+            Err(Errno::ENOSPC) if self.work.full_try => model.refused(object),
             Err(errno) => model.fault(format!("{what} of {object}: {errno}")),
         }
     }

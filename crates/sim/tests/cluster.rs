@@ -21,14 +21,25 @@ fn seeds(count: u64) -> std::ops::Range<u64> {
 
 fn work(seed: u64) -> Workload {
     let (ops_per_task, pause_ms_max) = (300, if slow(seed) { 100 } else { 500 });
-    // Many objects are missing for long after a crash, few are written again and again.
-    let (pool, tasks, objects_per_task, bytes_max) = (sim::POOL.into(), 3, [4, 16][seed as usize / 4 % 2], 40_000);
-    Workload { pool, tasks, objects_per_task, ops_per_task, bytes_max, pause_ms_max }
+    // Many objects are missing for long after a crash, few are written again and again. What is on its way when a disk becomes
+    // full has to fit between the ratios and what the store keeps back.
+    let (pause_ms_max, objects_per_task, bytes_max) = match (fills(seed), seed as usize / 2 % 4) {
+        (true, 0) => (50, 120, 250_000),
+        (true, _) => (50, 60, 100_000),
+        _ => (pause_ms_max, [4, 16][seed as usize / 4 % 2], 40_000),
+    };
+    let (pool, tasks) = (sim::POOL.into(), 3);
+    Workload { pool, tasks, objects_per_task, ops_per_task, bytes_max, pause_ms_max, full_try: fills(seed) }
 }
 
 /// Half the seeds have disks that take long to promise anything: most of what is under way hangs in the air.
 fn slow(seed: u64) -> bool {
     env("SLOW").map_or(seed % 2 == 1, |s| s > 0)
+}
+
+/// Clients fill the disks: writes are refused, and whatever else goes on, goes on.
+fn fills(seed: u64) -> bool {
+    env("FULL").map_or(seed % 6 == 4, |on| on > 0)
 }
 
 fn tunables(seed: u64) -> Tunables {
@@ -51,9 +62,16 @@ fn plan(seed: u64) -> Plan {
     let mons = env("MONS").map_or([1, 1, 3][seed as usize / 5 % 3], |n| n as usize);
     let recovery_max = [1, 0][(seed as usize / 4 % 2) ^ (seed as usize % 2)];
     // Clusters in which a disk rots are scrubbed.
-    let scrub_s = if min_size > 1 && seed % 3 != 2 { 30 } else { 0 };
+    let scrub_s = if min_size > 1 && seed % 3 != 2 && !fills(seed) { 30 } else { 0 };
     let scan_min = [1, 2, 64][seed as usize / 3 % 3];
-    Plan { scan_min, mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, recovery_max, scrub_s }
+    // Where every OSD has everything, disks are filled until what the store keeps back is needed (a sixteenth, and that counts
+    // as used); smaller ones would get no weight. Elsewhere copies move, and need room at two places.
+    let (disk_bytes, full_per_mille) = match (fills(seed), osds as u32 == size) {
+        (false, _) => (1 << 30, 970),
+        (_, true) => (56 << 20, 970),
+        (_, false) => (64 << 20, 110 + 20 * (seed / 6 % 3) as u32),
+    };
+    Plan { disk_bytes, full_per_mille, scan_min, mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, recovery_max, scrub_s }
 }
 
 /// How a run ended.
@@ -62,6 +80,7 @@ struct Outcome {
     events: u64,
     seconds: u64,
     writes: u64,
+    refused: u64,
     reads: u64,
     faults: Vec<String>,
 }
@@ -422,6 +441,10 @@ fn run(seed: u64, rounds: usize) -> Outcome {
         _ => hurt(&mut cluster, rounds, seed, &plan(seed)),
     }
     cluster.model.borrow_mut().stop = true;
+    if fills(seed) {
+        cluster.set_full(1000);
+        cluster.await_commands();
+    }
     if cluster.run_until_finished(expected, Duration::from_secs(900)) {
         cluster.add_reader();
         if !cluster.run_until_finished(expected + 1, Duration::from_secs(300)) {
@@ -450,6 +473,7 @@ fn run(seed: u64, rounds: usize) -> Outcome {
         events: cluster.sim.log.events(),
         seconds: cluster.sim.now_ns() / SECOND,
         writes: model.writes,
+        refused: model.refused,
         reads: model.reads,
         faults: model.faults.clone(),
     }
@@ -473,7 +497,7 @@ fn clients_do_not_wait_for_a_recovery_of_many_objects() {
         let plan = Plan { osds: 3, size: 3, min_size: 2, pgs: 1, log_entries_max, recovery_max: 1, ..Plan::default() };
         let mut cluster = Cluster::new(seed, slow, &plan);
         assert!(cluster.run_until_finished(1, Duration::from_secs(120)), "seed {seed}: the cluster does not come up");
-        let many = Workload { pool: sim::POOL.into(), tasks: 4, objects_per_task: 60, ops_per_task: 150, bytes_max: 20_000, pause_ms_max: 1 };
+        let many = Workload { pool: sim::POOL.into(), tasks: 4, objects_per_task: 60, ops_per_task: 150, bytes_max: 20_000, pause_ms_max: 1, full_try: false };
         let away = cluster.osds[seed as usize % 3];
         cluster.sim.crash(away, true);
         cluster.add_workload("writer-a", many.clone());
@@ -497,17 +521,18 @@ fn clients_do_not_wait_for_a_recovery_of_many_objects() {
 
 #[test]
 fn what_was_acknowledged_survives_crashes_cuts_and_partitions() {
-    let (mut events, mut seconds, mut bad) = (0, 0, Vec::new());
+    let (mut events, mut seconds, mut refused, mut bad) = (0, 0, 0, Vec::new());
     for seed in seeds(200) {
         let outcome = run(seed, 12);
-        (events, seconds) = (events + outcome.events, seconds + outcome.seconds);
+        (events, seconds, refused) = (events + outcome.events, seconds + outcome.seconds, refused + outcome.refused);
         if !outcome.faults.is_empty() {
             eprintln!("seed {seed}: {:#?}", outcome.faults);
             bad.push(seed);
         }
     }
-    eprintln!("{events} events in {seconds} simulated seconds");
+    eprintln!("{events} events in {seconds} simulated seconds, {refused} writes found no room");
     assert!(bad.is_empty(), "seeds {bad:?} fail; SEED=n replays one");
+    assert!(refused > 0 || seeds(200).filter(|seed| fills(*seed)).count() < 5, "disks never became full");
 }
 
 #[test]

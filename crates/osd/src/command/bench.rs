@@ -49,6 +49,11 @@ impl Osd {
         }
         let block = Bytes::from(vec![0x5a; size as usize]);
         let blocks = (count / size).max(1) as u64;
+        let cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
+        let space = cx.own_space();
+        if cx.is_failsafe_full(cx.sh.whoami) || space.available < WINDOW * size as u64 * 2 {
+            return Err(CommandError::new(types::Errno::ENOSPC, "the disk is too full for that"));
+        }
         self.commands.bench = Some(Bench { id, block, blocks, submitted: 0, done: 0, started: now.mono });
         self.drive_bench(now, disk, fx);
         Ok(())

@@ -1,10 +1,11 @@
 //! Writes to a full cluster, pool or disk: who may, who is told no, and who waits.
 //!
 //! Holds: what frees space always passes; a disk is never filled to where the store itself would fail, whoever insists.
-//! Upstream: PrimaryLogPG::prepare_transaction and do_op, OSDService::check_failsafe_full.
+//! Upstream: PrimaryLogPG::prepare_transaction and do_op.
 
-use super::ClientOp;
+use super::{ClientOp, Pg};
 use crate::effects::Cx;
+use crate::mutation::Step;
 use crate::ops::Plan;
 use types::map::{OsdMap, PgPool};
 use types::msg::osd::osd_flag;
@@ -26,12 +27,12 @@ struct Full {
     pool: bool,
     /// The pool is full because its quota is.
     quota: bool,
-    /// Our own disk, beyond `osd_failsafe_full_ratio`.
+    /// A disk that would take it, beyond `osd_failsafe_full_ratio`.
     disk: bool,
 }
 
 /// Judges a planned write.
-pub(super) fn judge(cx: &Cx<'_>, op: &ClientOp, plan: &Plan) -> Verdict {
+pub(super) fn judge(cx: &Cx<'_>, pg: &Pg, op: &ClientOp, plan: &Plan) -> Verdict {
     let grows = plan.delta.bytes > 0 || plan.delta.objects > 0;
     let pool = cx.sh.map.pool_by_id(op.object.pool);
     let has = |flag| pool.is_some_and(|p| p.has_flag(flag));
@@ -39,23 +40,29 @@ pub(super) fn judge(cx: &Cx<'_>, op: &ClientOp, plan: &Plan) -> Verdict {
         cluster: cx.sh.map.has_flag(OsdMap::FLAG_FULL),
         pool: has(PgPool::FLAG_FULL),
         quota: has(PgPool::FLAG_FULL_QUOTA),
-        disk: grows && is_failsafe_full(cx),
+        disk: is_disk_full(cx, pg, op, plan),
     };
     let forces = op.msg.has_flag(osd_flag::FULL_FORCE) || op.origin.inst.kind == EntityKind::MDS;
     verdict(full, grows, forces, op.msg.has_flag(osd_flag::FULL_TRY))
 }
 
-/// Fuller than the map can know yet: what is ordered now might not fit, and a store that cannot do what it was told
-/// ends its daemon (`osd_failsafe_full_ratio`).
-fn is_failsafe_full(cx: &Cx<'_>) -> bool {
-    let (available, total) = cx.disk.space();
-    let used_at_least = total / 1000 * u64::from(cx.sh.limits.failsafe_full_per_mille);
-    total > 0 && total - available.min(total) >= used_at_least
+/// True if a disk that is to take it is fuller than the map can know yet. Data takes space also where the object does not
+/// grow: in a hole, or until what it replaces is free. Attributes and omaps may still change, for that may be how a client
+/// removes things, until nothing is left at all.
+fn is_disk_full(cx: &Cx<'_>, pg: &Pg, op: &ClientOp, plan: &Plan) -> bool {
+    let steps = &plan.mutation.steps;
+    let data = plan.delta.bytes > 0 || plan.delta.objects > 0 || steps.iter().any(|s| matches!(s, Step::Write { .. }));
+    let more = |s: &Step| matches!(s, Step::SetAttr { .. } | Step::OmapSet { .. } | Step::OmapSetHeader { .. });
+    let takers = || pg.writers_of(cx.sh.whoami, &op.object);
+    match data {
+        true => takers().any(|osd| cx.is_failsafe_full(osd)),
+        false => steps.iter().any(more) && takers().any(|osd| cx.is_exhausted(osd)),
+    }
 }
 
 fn verdict(full: Full, grows: bool, forces: bool, tries: bool) -> Verdict {
-    let closed = full.disk || (!forces && (full.cluster || full.pool));
-    if !grows || !closed {
+    let closed = grows && !forces && (full.cluster || full.pool);
+    if !full.disk && !closed {
         return Verdict::Go;
     }
     match tries || forces {
@@ -81,7 +88,7 @@ mod tests {
 
     #[test]
     fn what_does_not_grow_passes_always() {
-        for full in [POOL, QUOTA, CLUSTER, DISK] {
+        for full in [POOL, QUOTA, CLUSTER] {
             assert_eq!(verdict(full, false, false, false), Verdict::Go);
         }
     }

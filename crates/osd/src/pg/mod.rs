@@ -259,6 +259,7 @@ impl Pg {
             PgBody::Activated => self.handle_activated(cx, from),
             PgBody::Started { history, recovered } => self.handle_started(cx, history, recovered),
             PgBody::PullFailed { object } => self.handle_pull_failed(cx, from, object),
+            PgBody::TooFull { object, push } => self.handle_too_full(cx, from, object, push),
             PgBody::Scrub { scrub, begin, end, deep } => {
                 self.start_build(cx, from, round, scrub::Chunk { scrub, begin, end, deep });
             }
@@ -314,6 +315,7 @@ impl Pg {
     /// Time passes: watches expire, notifications end.
     pub fn handle_tick(&mut self, cx: &mut Cx<'_>) {
         self.ask_acting_again(cx, acting::PATIENCE);
+        self.recover_into_space(cx);
         if matches!(self.stage, Stage::Active) && self.serves() {
             self.expire_watches(cx);
             self.scrub_tick(cx);
@@ -354,6 +356,12 @@ impl Pg {
     /// True if this OSD orders the PG's writes.
     pub fn is_primary(&self, whoami: OsdId) -> bool {
         self.walk.mapping.primary == whoami
+    }
+
+    /// OSDs, this one among them, that take the data of a write to an object.
+    pub(super) fn writers_of<'a>(&'a self, whoami: OsdId, object: &'a HObject) -> impl Iterator<Item = OsdId> + 'a {
+        let behind = move |osd: &OsdId| self.recovery.is_behind(*osd, object);
+        std::iter::once(whoami).chain(self.replicas(whoami).filter(move |osd| !behind(osd)))
     }
 
     /// OSDs but this one that follow every write: those acting, and those that are backfilled.

@@ -240,7 +240,7 @@ impl Pg {
         if plan.mutation.is_empty() {
             return self.finish_without_change(cx, op, plan);
         }
-        match super::full::judge(cx, &op, &plan) {
+        match super::full::judge(cx, self, &op, &plan) {
             Verdict::Go => self.finish_write(cx, op, plan, prior),
             Verdict::Fail(e) => self.refuse(cx, op, e),
             // The client holds back until the map says there is room, then sends again.

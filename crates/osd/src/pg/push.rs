@@ -85,6 +85,11 @@ impl Pg {
         Ok(push)
     }
 
+    /// Gives up sending an object to one OSD.
+    pub(super) fn drop_push(&mut self, to: OsdId, object: &HObject) {
+        self.pushes.out.remove(&(to, object.clone()));
+    }
+
     /// Gives up sending an object.
     pub(super) fn drop_pushes(&mut self, object: &HObject) {
         self.pushes.out.retain(|(_, o), _| o != object);
@@ -184,6 +189,9 @@ impl Pg {
         if !self.expects_part(from, &part) {
             return tracing::debug!(pg = %self.id, %from, object = ?part.object, seq = part.seq, "a part nobody waits for");
         }
+        if (!part.data.is_empty() || !part.omap.is_empty()) && cx.is_failsafe_full(cx.sh.whoami) {
+            return self.refuse_part(cx, from, round, part);
+        }
         cx.sh.perf.push_received(part.data.len() as u64);
         let (object, last, push) = (part.object.clone(), part.last, part.push);
         match last {
@@ -209,6 +217,19 @@ impl Pg {
                 self.note_repaired(cx, &object);
                 cx.send_pg(from, self.id, round, PgBody::Pushed { object, push }, Durable::After(txc));
             }
+        }
+    }
+
+    /// There is no room for a part; what came before it gives its own back.
+    fn refuse_part(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, part: PushPart) {
+        if self.pushes.incoming.remove(&part.object).is_some() {
+            let mut txn = self.transaction();
+            txn.remove(&part.object);
+            cx.submit(txn);
+        }
+        match self.stage {
+            Stage::Active => self.no_room_for_pull(cx, part.object),
+            _ => cx.send_pg(from, self.id, round, PgBody::TooFull { object: part.object, push: part.push }, Durable::Now),
         }
     }
 

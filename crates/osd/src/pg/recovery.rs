@@ -48,6 +48,11 @@ pub(super) struct Recovery {
     held: BTreeSet<HObject>,
     /// Objects that nobody can give.
     unfound: BTreeSet<HObject>,
+    /// Objects that those who lack them have no room for.
+    no_room: BTreeSet<HObject>,
+    /// Who is too full for objects, and who is too full to be filled further.
+    full: BTreeSet<OsdId>,
+    backfill_full: BTreeSet<OsdId>,
     flights: BTreeMap<HObject, Flight>,
     /// Operations that wait for an object, in order.
     waiting: BTreeMap<HObject, Vec<u64>>,
@@ -142,21 +147,38 @@ impl Recovery {
     pub fn summary(&self) -> String {
         let lacking: BTreeMap<i32, usize> = self.peers.iter().map(|(osd, m)| (osd.0, m.len())).collect();
         format!(
-            "others lack {lacking:?}, backfills {:?}, {} to move, {} held, {} on their way, {} unfound, {} waited for, outside {:?}",
+            "others lack {lacking:?}, backfills {:?}, {} to move, {} held, {} on their way, {} unfound, {} waited for, no room for {}, outside {:?}",
             self.backfills.iter().map(|(osd, b)| (osd.0, b)).collect::<Vec<_>>(),
             self.todo.len(),
             self.held.len(),
             self.flights.len(),
             self.unfound.len(),
             self.waiting.len(),
+            self.no_room.len(),
             self.holders.iter().map(|o| o.0).collect::<Vec<_>>()
         )
+    }
+
+    /// True if a write to this object goes to a copy as its log entry only.
+    pub fn is_behind(&self, osd: OsdId, object: &HObject) -> bool {
+        self.backfills.get(&osd).is_some_and(|b| *object >= b.cursor)
+    }
+
+    /// True if nothing more can be done before somebody has room.
+    pub fn waits_for_space(&self) -> bool {
+        self.flights.is_empty() && self.todo.is_empty() && !(self.full.is_empty() && self.backfill_full.is_empty())
+    }
+
+    /// Whoever lacks an object has no room for it.
+    fn note_no_room(&mut self, object: HObject, full: impl IntoIterator<Item = OsdId>) {
+        self.no_room.insert(object);
+        self.full.extend(full);
     }
 
     /// True if nothing can be done before somebody shows up.
     pub fn is_stuck(&self) -> bool {
         let filled = self.backfills.values().all(Backfill::is_done);
-        !self.done && !self.unfound.is_empty() && self.flights.is_empty() && self.todo.is_empty() && filled
+        !self.done && !self.unfound.is_empty() && self.flights.is_empty() && self.todo.is_empty() && self.no_room.is_empty() && filled
     }
 
     /// Copies of objects that acting OSDs lack, ours aside.
@@ -241,11 +263,13 @@ impl Pg {
             self.recover_object(cx, object);
         }
         let r = &mut self.recovery;
-        r.by_log &= !r.todo.is_empty() || !r.held.is_empty() || !r.flights.is_empty();
+        r.by_log &= !r.todo.is_empty() || !r.held.is_empty() || !r.flights.is_empty() || !r.no_room.is_empty();
         r.waits_for_room = r.flights.len() < WINDOW && !r.todo.is_empty();
         if !r.by_log && r.todo.len() < cx.sh.scan_min && cx.sh.map.flags & self.forbidden_by() == 0 {
             let ready = self.recovery.backfills.iter().filter(|(_, b)| b.is_ready());
-            for osd in ready.map(|(osd, _)| *osd).collect::<Vec<_>>() {
+            let (full, ready): (Vec<OsdId>, Vec<OsdId>) = ready.map(|(osd, _)| *osd).partition(|osd| cx.is_backfill_full(*osd));
+            self.recovery.backfill_full.extend(full);
+            for osd in ready {
                 self.next_page(cx, osd);
             }
         }
@@ -285,12 +309,18 @@ impl Pg {
                 self.recovery.unfound.insert(object);
                 return;
             };
+            if cx.is_failsafe_full(cx.sh.whoami) {
+                return self.recovery.note_no_room(object, [cx.sh.whoami]);
+            }
             cx.send_pg(from, self.id, round, PgBody::Pull { object: object.clone(), version }, Durable::Now);
             return self.take_off(cx, object, Flight::Pull { from });
         }
         let lacks = |m: &BTreeMap<HObject, EVersion>| m.get(&object).is_some_and(|v| *v != EVersion::default());
         let lacking = self.recovery.peers.iter().filter(|(_, m)| lacks(m));
-        let lacking: Vec<OsdId> = lacking.map(|(osd, _)| *osd).collect();
+        let (full, lacking): (Vec<OsdId>, Vec<OsdId>) = lacking.map(|(osd, _)| *osd).partition(|osd| cx.is_failsafe_full(*osd));
+        if lacking.is_empty() && !full.is_empty() {
+            return self.recovery.note_no_room(object, full);
+        }
         let mut pushes = BTreeMap::new();
         for osd in lacking {
             match self.start_push(cx, osd, round, object.clone()) {
@@ -382,6 +412,43 @@ impl Pg {
             self.wake_waiting_for(cx, object);
             self.recover(cx);
         }
+    }
+
+    /// A copy has no room for an object.
+    pub(super) fn handle_too_full(&mut self, cx: &mut Cx<'_>, from: OsdId, object: HObject, push: u64) {
+        cx.sh.spaces.note_full(from);
+        let Some(Flight::Push(to)) = self.recovery.flights.get_mut(&object) else { return };
+        if to.get(&from) != Some(&push) {
+            return;
+        }
+        to.remove(&from);
+        let over = to.is_empty();
+        self.drop_push(from, &object);
+        if over {
+            self.move_again(cx, object);
+            self.recover(cx);
+        }
+    }
+
+    /// We have no room for an object that we asked for.
+    pub(super) fn no_room_for_pull(&mut self, cx: &mut Cx<'_>, object: HObject) {
+        self.touch_down(cx, &object);
+        self.recovery.note_no_room(object, [cx.sh.whoami]);
+        self.recover(cx);
+    }
+
+    /// Goes on if somebody who was too full is not any more.
+    pub(super) fn recover_into_space(&mut self, cx: &mut Cx<'_>) {
+        let r = &mut self.recovery;
+        let room = r.full.iter().any(|osd| !cx.is_failsafe_full(*osd)) || r.backfill_full.iter().any(|osd| !cx.is_backfill_full(*osd));
+        if !room || !matches!(self.stage, Stage::Active) {
+            return;
+        }
+        (r.full, r.backfill_full) = Default::default();
+        for object in std::mem::take(&mut r.no_room) {
+            r.is_to_move(object);
+        }
+        self.recover(cx);
     }
 
     /// Whoever we asked for an object cannot give it.

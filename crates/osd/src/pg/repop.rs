@@ -250,7 +250,8 @@ impl Pg {
     }
 
     fn confirm(&self, cx: &mut Cx<'_>, interval: Epoch, version: EVersion, txc: TxcId) {
-        let reply = RepOpReply { pgid: self.id, epoch: cx.sh.map.epoch, interval, osd: cx.sh.whoami, version };
+        let (epoch, osd, space) = (cx.sh.map.epoch, cx.sh.whoami, cx.own_space());
+        let reply = RepOpReply { pgid: self.id, epoch, interval, osd, version, space };
         cx.send(Peer::Osd(self.walk.mapping.primary), 0, reply, Durable::After(txc));
     }
 

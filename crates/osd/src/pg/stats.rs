@@ -88,6 +88,9 @@ impl Pg {
     /// What becomes of objects that acting copies lack.
     fn recovery_state(&self) -> PgState {
         let r = &self.recovery;
+        if r.waits_for_space() {
+            return if r.is_backfill() { PgState::BACKFILL_TOOFULL } else { PgState::RECOVERY_TOOFULL };
+        }
         match (r.is_stuck(), r.in_flight() > 0, r.is_backfill()) {
             (true, _, true) => PgState::BACKFILL_UNFOUND,
             (true, _, false) => PgState::RECOVERY_UNFOUND,

@@ -31,7 +31,15 @@ message! {
 }
 message! {
     /// The replica has it on stable storage.
-    RepOpReply = 0x7101, v 1, c 1, p 127 { pgid: PgId, epoch: Epoch, interval: Epoch, osd: OsdId, version: EVersion, }
+    RepOpReply = 0x7101, v 2, c 2, p 127 {
+        pgid: PgId,
+        epoch: Epoch,
+        interval: Epoch,
+        osd: OsdId,
+        version: EVersion,
+        /// Its disk now: whoever orders writes must not order more than fits everywhere.
+        space: DiskSpace,
+    }
 }
 message! {
     /// Everything else OSDs have to say about a PG.
@@ -46,7 +54,7 @@ message! {
 }
 message! {
     /// Are you there? Yes.
-    OsdHeartbeat = 0x7103, v 1, c 1, p 196 {
+    OsdHeartbeat = 0x7103, v 2, c 2, p 196 {
         osd: OsdId,
         epoch: Epoch,
         is_reply: bool,
@@ -54,6 +62,8 @@ message! {
         stamp: Utime,
         /// The asker's monotonic time in nanoseconds, returned as it came.
         mono_ns: u64,
+        /// The sender's disk.
+        space: DiskSpace,
     }
 }
 message! {
@@ -68,6 +78,22 @@ pub struct Round {
     pub interval: Epoch,
     /// From 1 in each life of the primary; 0 for what nobody asked for.
     pub number: u32,
+}
+
+/// How full an OSD's disk is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+pub struct DiskSpace {
+    /// Bytes that data may still take.
+    pub available: u64,
+    /// 0: not known.
+    pub total: u64,
+}
+
+impl DiskSpace {
+    /// True if at least so much of it is used, from 0.0 to 1.0.
+    pub fn is_used_to(&self, ratio: f64) -> bool {
+        self.total > 0 && self.total.saturating_sub(self.available) as f64 >= self.total as f64 * ratio
+    }
 }
 
 /// What a PG holds, in sum.
@@ -248,6 +274,9 @@ pub enum PgBody {
     /// Your copy is not needed any more.
     #[denc(tag = 15)]
     Remove,
+    /// Your push of this object finds no room here.
+    #[denc(tag = 19)]
+    TooFull { object: HObject, push: u64 },
     /// The object that was to be pulled is not here in that version, or cannot be read.
     #[denc(tag = 16)]
     PullFailed { object: HObject },
@@ -315,6 +344,13 @@ mod tests {
     }
 
     #[test]
+    fn a_disk_is_full_from_its_ratio_on_and_an_unknown_one_never() {
+        let used = |n: u64| DiskSpace { available: 100 - n, total: 100 };
+        assert!(used(97).is_used_to(0.97) && !used(96).is_used_to(0.97));
+        assert!(!DiskSpace::default().is_used_to(0.0));
+    }
+
+    #[test]
     fn every_body_reads_back() {
         let bodies = [
             PgBody::Query,
@@ -350,6 +386,7 @@ mod tests {
             PgBody::ScrubRelease,
             PgBody::Backfill { end: HObject::max(), differ: vec![(HObject::min(), EVersion::default())], objects: 9 },
             PgBody::Backfilled { end: HObject::max() },
+            PgBody::TooFull { object: HObject::min(), push: 3 },
         ];
         for body in bodies {
             let pgid = PgId { pool: PoolId(1), seed: 2 };

@@ -171,6 +171,14 @@ impl Default for OsdMap {
     }
 }
 
+/// From where on OSDs are full, as parts of their disks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct FullRatios {
+    pub nearfull: f32,
+    pub backfillfull: f32,
+    pub full: f32,
+}
+
 impl OsdMap {
     pub const STATE_EXISTS: u32 = 1 << 0;
     pub const STATE_UP: u32 = 1 << 1;
@@ -236,6 +244,17 @@ impl OsdMap {
             require_osd_release: Release::PACIFIC,
             ..Self::default()
         }
+    }
+
+    /// The ratios as they count: none is below the one before it. 0: not set.
+    pub fn full_ratios(&self) -> FullRatios {
+        let backfillfull = self.backfillfull_ratio.max(self.nearfull_ratio);
+        FullRatios { nearfull: self.nearfull_ratio, backfillfull, full: self.full_ratio.max(backfillfull) }
+    }
+
+    /// True if what an OSD's disk can take concerns anybody: one that is down or out takes nothing.
+    pub fn counts_as_full(&self, osd: OsdId, level: u32) -> bool {
+        self.state(osd) & level != 0 && self.is_up(osd) && self.is_in(osd)
     }
 
     /// Grows or shrinks everything indexed by OSD number.
