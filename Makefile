@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/release/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery chaos chaos-short linearizability
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -64,7 +64,18 @@ full: build
 fuzz: deps
 	scripts/fuzz-short
 
-test: lint unit clients checks script wrong restart scrub full fuzz
+# Everything at once against real processes, on machines of their own (network namespaces): make chaos SECONDS=60 SEED=1
+chaos: build
+	tests/clients/chaos.py --bin $(BIN) --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
+
+chaos-short: build
+	tests/clients/chaos.py --bin $(BIN) --seconds 75
+
+# The checker of histories, which checks itself.
+linearizability: deps
+	cd tests/linearizability && go vet . && go test . && go build -o $(CACHE)/linearizability .
+
+test: lint unit clients checks script wrong restart chaos-short linearizability scrub full fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps

@@ -1,0 +1,223 @@
+#!/usr/bin/python3
+"""The clients of chaos.py: stock librados, each process on a session of its own that is never opened again.
+
+    chaos_clients.py writer|reader|shared CONF DIRECTORY NUMBER
+
+A writer changes objects of its own and compares every read with what it wrote; a reader reads the writers' objects meanwhile, and
+finds nothing damaged, nothing older than what was acknowledged, nothing newer than what was begun. Shared clients change the same few
+objects and note when each operation began and ended and what it answered, for tests/linearizability. All end when standard
+input does, after a last look at everything, and print what they did as JSON.
+"""
+import json, mmap, os, random, struct, sys, threading, time, traceback, zlib
+import rados
+
+POOL = "chaos"
+WRITERS, THREADS, OBJECTS = 2, 3, 24
+HEAD = struct.Struct("<4sIQII")
+
+class Board:
+    """For every writer's object, the number of the newest change begun and of the newest acknowledged, seen by all processes."""
+
+    def __init__(self, directory):
+        with open(directory + "/board", "r+b") as f:
+            self.map = mmap.mmap(f.fileno(), 0)
+
+    @staticmethod
+    def make(directory):
+        with open(directory + "/board", "wb") as f:
+            f.truncate(16 * WRITERS * THREADS * OBJECTS)
+
+    def begun(self, n):
+        return struct.unpack_from("<q", self.map, 16 * n)[0]
+
+    def acked(self, n):
+        return struct.unpack_from("<q", self.map, 16 * n + 8)[0]
+
+    def begin(self, n, change):
+        struct.pack_into("<q", self.map, 16 * n, change)
+
+    def ack(self, n, change):
+        struct.pack_into("<q", self.map, 16 * n + 8, change)
+
+def record(n, change, size):
+    """What one change writes: it says of which object and which change it is, and is checkable by itself."""
+    body = random.randbytes(size)
+    return HEAD.pack(b"chao", n, change, size, zlib.crc32(body)) + body
+
+def newest(n, data):
+    """The newest change in an object's content; dies of anything that nobody wrote."""
+    at = last = 0
+    while at < len(data):
+        magic, of, change, size, crc = HEAD.unpack_from(data, at)
+        body = data[at + HEAD.size:at + HEAD.size + size]
+        if (magic, of, len(body)) != (b"chao", n, size) or zlib.crc32(body) != crc:
+            raise AssertionError("o%d has at %d something that was never written: %r" % (n, at, data[at:at + 32]))
+        at, last = at + HEAD.size + size, max(last, change)
+    return last
+
+def read(io, name):
+    try:
+        return io.read(name, 4 << 20)
+    except rados.ObjectNotFound:
+        return None
+
+class Client:
+    """Runs `step` in threads until standard input ends; then `last` once each."""
+
+    def __init__(self, conf, directory, number):
+        self.directory, self.number = directory, number
+        self.cluster = rados.Rados(conffile=conf)
+        self.cluster.connect(timeout=60)
+        self.board = Board(directory)
+        self.stop, self.bad = threading.Event(), []
+        self.done, self.longest = {}, 0.0
+
+    def timed(self, what, f):
+        begin = time.monotonic()
+        out = f()
+        self.longest = max(self.longest, time.monotonic() - begin)
+        self.done[what] = self.done.get(what, 0) + 1
+        return out
+
+    def loop(self, thread):
+        try:
+            io = self.cluster.open_ioctx(POOL)
+            while not self.stop.is_set():
+                self.step(io, thread)
+                time.sleep(0.002)
+            self.last(io, thread)
+        except BaseException as e:
+            self.bad.append("".join(traceback.format_exception_only(type(e), e)).strip())
+
+    def last(self, io, thread):
+        pass
+
+    def run(self, threads):
+        all_ = [threading.Thread(target=self.loop, args=(n,), daemon=True) for n in range(threads)]
+        for t in all_:
+            t.start()
+        sys.stdin.read()
+        self.stop.set()
+        end = time.monotonic() + 150
+        for t in all_:
+            t.join(max(0.1, end - time.monotonic()))
+            if t.is_alive():
+                self.bad.append("an operation hangs")
+        print(json.dumps({"done": self.done, "longest": self.longest, "bad": self.bad}), flush=True)
+        os._exit(1 if self.bad else 0)
+
+class Writer(Client):
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.holds = {}
+
+    def objects(self, thread):
+        first = (self.number * THREADS + thread) * OBJECTS
+        return range(first, first + OBJECTS)
+
+    def step(self, io, thread):
+        n = random.choice(self.objects(thread))
+        have, change, what = self.holds.get(n, []), self.board.begun(n) + 1, random.randrange(10)
+        if what < 3:
+            return self.compare(io, n)
+        size, name = random.choice((0, 100, 4000, 4072, 20000, 90000)), "o%d" % n
+        if what < 6 and have and len(have) < 8:
+            new = have + [record(n, change, size)]
+            act = lambda: io.append(name, new[-1])
+        elif what < 8 and have:
+            i = random.randrange(len(have))
+            new = list(have)
+            new[i] = record(n, change, len(have[i]) - HEAD.size)
+            act = lambda: io.write(name, new[i], sum(map(len, have[:i])))
+        else:
+            new = [record(n, change, size)]
+            act = lambda: io.write_full(name, new[0])
+        self.board.begin(n, change)
+        self.timed("write", act)
+        self.holds[n] = new
+        self.board.ack(n, change)
+
+    def compare(self, io, n):
+        data, want = self.timed("read", lambda: read(io, "o%d" % n)), b"".join(self.holds.get(n, []))
+        if (data or b"") != want:
+            raise AssertionError("o%d: %d bytes read, %d acknowledged, and they differ" % (n, len(data or b""), len(want)))
+
+    def last(self, io, thread):
+        for n in self.objects(thread):
+            self.compare(io, n)
+
+class Reader(Client):
+    def step(self, io, thread, n=None):
+        n = random.randrange(WRITERS * THREADS * OBJECTS) if n is None else n
+        acked = self.board.acked(n)
+        data = self.timed("read", lambda: read(io, "o%d" % n))
+        found, begun = newest(n, data or b""), self.board.begun(n)
+        if not acked <= found <= begun:
+            raise AssertionError("o%d is read at change %d; acknowledged %d, begun %d" % (n, found, acked, begun))
+
+    def last(self, io, thread):
+        for n in range(WRITERS * THREADS * OBJECTS):
+            self.step(io, thread, n)
+
+class Shared(Client):
+    """Operations that race. Objects change every few seconds, so that no history is long."""
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        self.count, self.lock, self.seen = 0, threading.Lock(), {}
+        self.history = open("%s/history.%d" % (self.directory, self.number), "w")
+
+    def token(self, thread):
+        with self.lock:
+            self.count += 1
+            return "%02d%02d%012d" % (self.number, thread, self.count)
+
+    def step(self, io, thread):
+        name = "s%d.%d" % (time.monotonic() // 10, random.randrange(3))
+        what = random.choice(("read", "read", "read", "write", "append", "append", "swap", "swap", "remove"))
+        op = {"object": name, "client": self.number * 10 + thread, "op": what}
+        if what not in ("read", "remove"):
+            op["arg"] = self.token(thread)
+        if what == "swap":
+            op["expect"] = self.seen.get(name, "no such content.")
+        op["call"] = time.monotonic_ns()
+        try:
+            self.timed(what, lambda: self.act(io, name, what, op))
+            op["return"] = time.monotonic_ns()
+        finally:
+            # Without an answer it may have happened, or may still.
+            with self.lock:
+                self.history.write(json.dumps(op) + "\n")
+                self.history.flush()
+        time.sleep(random.random() * 0.1)
+
+    def act(self, io, name, what, op):
+        op["result"] = "ok"
+        try:
+            if what == "read":
+                op["value"] = io.read(name, 1 << 20).decode()
+                self.seen[name] = op["value"][:16]
+            elif what == "write":
+                io.write_full(name, op["arg"].encode())
+            elif what == "append":
+                io.append(name, op["arg"].encode())
+            elif what == "remove":
+                io.remove_object(name)
+            else:
+                with rados.WriteOpCtx() as swap:
+                    swap.cmpext(op["expect"].encode(), 0)
+                    swap.write_full(op["arg"].encode())
+                    io.operate_write_op(swap, name)
+        except rados.ObjectNotFound:
+            op["result"] = "absent"
+        except rados.Error as e:
+            # -MAX_ERRNO minus where the contents differ.
+            if what != "swap" or abs(e.errno or 0) < 4095:
+                op.pop("result")
+                raise
+            op["result"] = "differs"
+
+if __name__ == "__main__":
+    kind, conf, directory, number = sys.argv[1:]
+    client = {"writer": Writer, "reader": Reader, "shared": Shared}[kind](conf, directory, int(number))
+    client.run(THREADS)
