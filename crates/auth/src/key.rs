@@ -115,6 +115,11 @@ impl CryptoKey {
         mac.finalize().into_bytes().into()
     }
 
+    /// A key of the authenticating cipher for another purpose than this one's.
+    pub fn derive(&self, purpose: &str) -> CryptoKey {
+        CryptoKey { kind: KeyKind::Aes256k, created: self.created, secret: self.hmac_sha256(purpose.as_bytes()).to_vec() }
+    }
+
     fn aes_encrypt(&self, plaintext: &[u8]) -> Vec<u8> {
         cbc::Encryptor::<Aes128>::new_from_slices(&self.secret, AES_IV)
             .expect("the length of a secret is checked")

@@ -13,6 +13,7 @@ mod mon;
 mod osd;
 mod process;
 mod rados;
+mod recover;
 mod session;
 mod up;
 
@@ -48,7 +49,8 @@ enum Command {
     },
     /// Objects of a cluster, in the words of the stock rados command
     Rados(rados::RadosArgs),
-    /// Run a monitor (with the manager role); takes ceph-mon's flags, `cuttlebone mon --help` lists them
+    /// Run a monitor (with the manager role); takes ceph-mon's flags, `cuttlebone mon --help` lists them.
+    /// `cuttlebone mon recover` rebuilds one from the OSDs when all are lost
     #[command(disable_help_flag = true)]
     Mon {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
@@ -87,6 +89,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status { dir: Some(dir), .. } => up::status(&dir)?,
         Command::Status { conf, .. } => up::status_of_conf(&conf.unwrap_or_else(|| "/etc/ceph/ceph.conf".into()))?,
         Command::Rados(args) => rados::main(&args)?,
+        Command::Mon { flags } if flags.first().is_some_and(|f| f == "recover") => recover::main(&flags[1..])?,
         Command::Mon { flags } => return mon::main("cuttlebone mon", &flags),
         Command::Osd { flags } => return osd::main("cuttlebone osd", &flags),
     }

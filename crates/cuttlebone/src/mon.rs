@@ -81,6 +81,7 @@ impl Daemon for MonDaemon {
 
 A monitor that the map does not name is let in by those it names, if its keyring has their key; --public-addr IP[:PORT]
 says where it listens.
+When every monitor is lost: cuttlebone mon recover --help.
 "
     }
 }
@@ -161,7 +162,14 @@ fn first_keyring(config: &DaemonConfig, flags: &DaemonFlags) -> Result<Keyring> 
     Ok(keyring)
 }
 
-fn only(keyring: &Keyring, name: &EntityName) -> Keyring {
+/// A store that is not there yet.
+pub fn new_kv(path: &Path) -> Result<RocksKv> {
+    let (nobody, _) = std::sync::mpsc::channel();
+    Ok(RocksKv::open(&RocksConfig { create: true, ..RocksConfig::new(path.to_owned(), Layout::Plain) }, nobody)?)
+}
+
+/// A keyring's entry of this name alone.
+pub fn only(keyring: &Keyring, name: &EntityName) -> Keyring {
     Keyring { entries: keyring.entries.iter().filter(|(n, _)| *n == name).map(|(n, e)| (n.clone(), e.clone())).collect() }
 }
 

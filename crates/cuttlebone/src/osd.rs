@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use node::{OsdNode, OsdNodeConfig};
 use osd::OsdConfig;
@@ -119,12 +119,19 @@ fn make_key(config: &DaemonConfig) -> Result<()> {
 }
 
 /// An OSD's directory.
-struct Home {
-    dir: PathBuf,
-    id: i32,
+pub struct Home {
+    pub dir: PathBuf,
+    pub id: i32,
 }
 
 impl Home {
+    /// The OSD whose directory this is.
+    pub fn at(dir: &Path) -> Result<Self> {
+        let mut home = Home { dir: dir.to_owned(), id: -1 };
+        home.id = home.read("whoami").with_context(|| format!("{} is not an OSD's directory", dir.display()))?.parse()?;
+        Ok(home)
+    }
+
     fn of(config: &DaemonConfig) -> Result<Self> {
         let id = config.name.id.parse().ok().filter(|id| *id >= 0);
         let id = id.with_context(|| format!("{:?} is no OSD number", config.name.id))?;
@@ -154,7 +161,8 @@ impl Home {
         Ok(io::block::open(&self.path("block"), Backend::Auto)?)
     }
 
-    fn open_kv(&self, config: &DaemonConfig, create: bool, sink: impl IoSink + 'static) -> Result<RocksKv> {
+    /// The OSD's key-value store; nobody else may have it open.
+    pub fn open_kv(&self, config: &DaemonConfig, create: bool, sink: impl IoSink + 'static) -> Result<RocksKv> {
         let mut rocks = RocksConfig::new(self.path("db"), Layout::ObjectStore);
         rocks.create = create;
         rocks.options = config.get("bluestore_rocksdb_options").unwrap_or_default();

@@ -133,7 +133,7 @@ pub fn create(kv: &impl Kv, env: &Env, now: Now, rng: &mut ChaCha8Rng, txn: &mut
 }
 
 /// The keys that deployment tools expect to find.
-fn add_bootstrap_keys(auth: &mut AuthService, now: Now, rng: &mut ChaCha8Rng, txn: &mut Txn) {
+pub(crate) fn add_bootstrap_keys(auth: &mut AuthService, now: Now, rng: &mut ChaCha8Rng, txn: &mut Txn) {
     for what in ["mds", "mgr", "osd", "rbd", "rbd-mirror", "rgw"] {
         let name = EntityName::new(EntityKind::CLIENT, format!("bootstrap-{what}"));
         if auth.get(&name).is_none() {

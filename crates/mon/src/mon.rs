@@ -120,6 +120,7 @@ pub struct Mon<K: Kv> {
     pub(crate) relay: Relay,
     pub(crate) peer_keys: PeerKeys,
     pub(crate) members: Members,
+    pub(crate) keep: crate::keep::Keep,
     /// Inputs that came while nobody was known to serve.
     waiting: Vec<Waiting>,
     outbox: VecDeque<Waits>,
@@ -184,6 +185,7 @@ impl<K: Kv> Mon<K> {
             relay: Relay::default(),
             peer_keys,
             members,
+            keep: Default::default(),
             waiting: Vec::new(),
             outbox: VecDeque::new(),
             effects: VecDeque::new(),
@@ -458,6 +460,7 @@ impl<K: Kv> Mon<K> {
                 self.committed = seq;
             }
         }
+        self.keep.follow(&batch);
         let of_members = batch.ops.iter().any(crate::services::monmap::concerns);
         batch.append(progress.batch);
         if !batch.is_empty() {
@@ -507,6 +510,7 @@ impl<K: Kv> Mon<K> {
         // What we proposed as an earlier leader is in the state, or lost for good.
         self.committed = self.proposed;
         self.osds = Default::default();
+        self.keep = Default::default();
         self.published = Default::default();
         self.members.offer_again();
         let state = match State::load(&self.kv)? {

@@ -113,6 +113,16 @@ pub fn mark_removed(batch: &mut KvBatch) {
     batch.put(REMOVED, "1");
 }
 
+/// Begins a group of one whose state is in the store already. It stands behind a cut: whoever joins needs a snapshot.
+pub fn begin_with_state(batch: &mut KvBatch, id: u64) {
+    let hard_state = HardState { term: 1, commit: 1, ..HardState::default() };
+    let members = ConfState { voters: vec![id], ..ConfState::default() };
+    batch.put(HARD_STATE, hard_state.encode_to_vec());
+    batch.put(MEMBERS, members.encode_to_vec());
+    batch.put(SNAPSHOT_META, denc::to_bytes(&(1u64, 1u64), 0));
+    batch.put(APPLIED, 1u64.to_le_bytes().to_vec());
+}
+
 impl Raft {
     /// Opens the member `id` (from 1) of a group that `founders` began; an empty kv starts a new log. A member that is
     /// alone stands for election at once.

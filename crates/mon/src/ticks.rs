@@ -20,6 +20,7 @@ pub fn run<K: Kv>(mon: &mut Mon<K>, now: Now) {
     expire_blocklist(mon, now);
     follow_usage(mon);
     health::tick(mon, now);
+    mon.tick_keep(now);
 }
 
 impl<K: Kv> Mon<K> {

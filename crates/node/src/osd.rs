@@ -198,6 +198,12 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
                 }
                 return;
             }
+            None if self.mon.conn() == Some(conn) && matches!(msg, Message::MonCopy(_)) => {
+                if let Message::MonCopy(m) = msg {
+                    self.osd.handle_mon_copy(now, &mut self.store, m.copy, &mut self.effects);
+                }
+                return;
+            }
             // What else a monitor says, its word that we are down, stands in the next map too.
             None if self.mon.conn() == Some(conn) => return,
             None => Peer::Session(SessionId(conn.0)),

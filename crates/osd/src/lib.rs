@@ -13,6 +13,7 @@ mod command;
 pub mod disk;
 mod effects;
 mod heartbeat;
+pub mod keep;
 mod maps;
 pub mod mutation;
 pub mod object;

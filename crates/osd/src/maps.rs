@@ -9,7 +9,7 @@ use bytes::Bytes;
 use denc::{BString, Decode, Encode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use store::{META_COLL, Transaction};
+use store::{Kv, KvError, META_COLL, Transaction};
 use types::map::{OsdMap, OsdMapIncremental};
 use types::msg::mon::MOsdMap;
 use types::{Epoch, Errno, Utime};
@@ -190,6 +190,19 @@ fn row(disk: &mut dyn Disk, kind: u8, epoch: Epoch) -> Option<Bytes> {
 
 fn full(disk: &mut dyn Disk, epoch: Epoch) -> Option<OsdMap> {
     row(disk, FULL_ROW, epoch).and_then(|raw| denc::from_bytes(&raw).ok())
+}
+
+/// Every map of a store that is not mounted: the full one, and the step that led to it where it was kept.
+pub(crate) fn all(kv: &impl Kv) -> Result<BTreeMap<Epoch, (Bytes, Option<Bytes>)>, KvError> {
+    let row = |key: &[u8]| store::coll_row(kv, META_COLL, key);
+    let range = row(RANGE_ROW)?.and_then(|raw| denc::from_bytes::<Range>(&raw).ok()).unwrap_or_default();
+    let mut maps = BTreeMap::new();
+    for epoch in (range.oldest.0.max(1)..=range.newest.0).map(Epoch) {
+        if let Some(full) = row(&key(FULL_ROW, epoch))? {
+            maps.insert(epoch, (full, row(&key(INCREMENTAL_ROW, epoch))?));
+        }
+    }
+    Ok(maps)
 }
 
 #[cfg(test)]

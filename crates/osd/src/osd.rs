@@ -58,6 +58,7 @@ pub struct Osd {
     pub(crate) sessions: Sessions,
     pub(crate) heartbeats: Heartbeats,
     pub(crate) clock: crate::report::Clock,
+    pub(crate) keep: crate::keep::Keep,
     pub(crate) commands: crate::command::Commands,
     waiting: VecDeque<(Epoch, Peer, u64, Message)>,
     /// OSDs whose session ended before it began.
@@ -84,6 +85,7 @@ impl Osd {
             pgs.extend(pg.map(|pg| (id, pg)));
         }
         catch_up(&maps, disk, &mut pgs);
+        let keep = crate::keep::Keep::load(disk).map_err(LoadError::Store)?;
         let commands = crate::command::Commands::new(&config);
         let sh = Shared {
             whoami: config.whoami,
@@ -127,6 +129,7 @@ impl Osd {
             sessions: Sessions::new(),
             heartbeats: Heartbeats::default(),
             clock: Default::default(),
+            keep,
             commands,
             waiting: VecDeque::new(),
             lost_peers: BTreeSet::new(),

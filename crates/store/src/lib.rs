@@ -38,7 +38,7 @@ pub use dev::{BlockDev, IoId};
 pub use event::{MkfsError, MountError, ObjectStat, ReadData, ReadFlags, ReadId, StatFs, StoreEvent, TxcId};
 pub use fsck::{FsckError, FsckReport, fsck};
 pub use kv::{Kv, KvBatch, KvError, KvOp};
-pub use mount::{StoreInfo, probe};
+pub use mount::{StoreInfo, coll_row, probe};
 pub use store::{META_COLL, Store};
 pub use txc::TxcState;
 pub use txn::{AllocHint, ObjIdx, Op, Transaction};

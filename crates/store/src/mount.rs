@@ -61,6 +61,11 @@ pub fn probe<K: Kv>(kv: &K) -> Result<Option<StoreInfo>, MountError> {
     Ok(Some(StoreInfo { fsid: s.fsid, osd_uuid: s.uuid, whoami: s.whoami, device_size: s.device_size }))
 }
 
+/// A key of a collection itself, read from a store that is not mounted.
+pub fn coll_row<K: Kv>(kv: &K, coll: types::ShardPgId, name: &[u8]) -> Result<Option<bytes::Bytes>, KvError> {
+    kv.get(&key::coll_key(coll, name))
+}
+
 impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Makes an empty store. Fails if there is one; what an interrupted mkfs left is overwritten.
     pub fn mkfs(dev: &mut D, kv: &mut K, fsid: Uuid, osd_uuid: Uuid, whoami: i32) -> Result<(), MkfsError> {

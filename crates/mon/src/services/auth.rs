@@ -17,6 +17,8 @@ const NAME: &str = "auth";
 const ID_RANGE: u64 = 10_000;
 /// Left in the range when the next one is reserved.
 const ID_LOW_WATER: u64 = 1_000;
+/// Left out when the database was restored from a copy: two clients of one id would take each other's requests for done.
+const ID_GAP: u64 = 1 << 32;
 /// Where global ids start, as upstream's first client has it.
 const FIRST_ID: u64 = 4_100;
 
@@ -111,6 +113,13 @@ impl AuthService {
             self.id_limit += ID_RANGE;
             txn.put_encoded(NAME, "id_limit", &self.id_limit);
         }
+    }
+
+    /// Begins again far behind every id that may have been given since the database was copied.
+    pub fn skip_ids(&mut self, txn: &mut Txn) {
+        self.id_limit += ID_GAP;
+        self.next_id = self.id_limit;
+        txn.put_encoded(NAME, "id_limit", &self.id_limit);
     }
 
     /// A global id nobody had; none when the reserved range is used up.

@@ -184,6 +184,20 @@ impl OsdMapService {
     }
 }
 
+/// Puts an epoch back that OSDs kept.
+pub(crate) fn restore(epoch: Epoch, full: &Bytes, step: Option<&Bytes>, txn: &mut Txn) {
+    txn.put(NAME, key("full", epoch), full.clone());
+    if let Some(step) = step {
+        txn.put(NAME, key("inc", epoch), step.clone());
+    }
+}
+
+/// Says which epochs there are.
+pub(crate) fn restore_range(first: Epoch, last: Epoch, txn: &mut Txn) {
+    txn.put_encoded(NAME, "first", &first);
+    txn.put_encoded(NAME, "last", &last);
+}
+
 fn find(recent: &VecDeque<(Epoch, Bytes)>, epoch: Epoch) -> Option<Bytes> {
     recent.iter().rev().find(|(e, _)| *e == epoch).map(|(_, raw)| raw.clone())
 }

@@ -46,7 +46,7 @@ pub fn env(options: &[(&str, &str)]) -> Env {
     Env { name: "a".into(), addrs: addrs(3300, 0), hostname: "h1".into(), options, metadata: BTreeMap::new(), boot: 7 }
 }
 
-fn entity(caps: &[(&str, &str)]) -> EntityAuth {
+pub fn entity(caps: &[(&str, &str)]) -> EntityAuth {
     let mut rng = ChaCha8Rng::seed_from_u64(3);
     let key = CryptoKey::generate(KeyKind::Aes, Utime { sec: 1, nsec: 0 }, &mut rng);
     EntityAuth { key, caps: caps.iter().map(|(a, b)| ((*a).to_owned(), (*b).to_owned())).collect() }
@@ -73,6 +73,11 @@ impl Lab {
         lab.settle();
         lab.join(ADMIN, "client.admin", "allow *");
         lab
+    }
+
+    /// A monitor on what somebody else has put on this disk.
+    pub fn on(disk: MemDisk, fsid: Uuid, options: &[(&str, &str)]) -> Self {
+        Self::open(disk, fsid, options, Utime { sec: 1_795_900_000, nsec: 0 })
     }
 
     /// The process is killed and started again.

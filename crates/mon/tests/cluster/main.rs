@@ -2,6 +2,7 @@
 
 mod lab;
 mod members;
+mod recover;
 mod stock_answers;
 mod three;
 

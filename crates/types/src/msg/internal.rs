@@ -5,6 +5,7 @@
 use super::message;
 use crate::pg::{IoRates, OsdStat, PgStat, PoolDigest, StoreStatfs};
 use crate::{AddrVec, Epoch, OsdId, PgId, PoolId, Utime};
+use bytes::Bytes;
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -121,6 +122,33 @@ message! {
 message! {
     /// An operator wants these PGs scrubbed; from the manager to their primary.
     OsdScrub = 0x7013, v 1, c 1, p 127 { pgs: Vec<PgId>, deep: bool, repair: bool, }
+}
+
+message! {
+    /// What the monitors know beside the osdmaps, for an OSD to keep: all that is left should every monitor be lost.
+    /// Its encoding is also the row on the OSD's disk.
+    MonCopy = 0x7014, v 1, c 1, p 63 { copy: KeptState, }
+}
+
+/// The monitors' state as OSDs keep it. A newer one replaces an older one: by generation, then by index.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct KeptState {
+    /// How often the monitors were rebuilt from OSDs.
+    pub generation: u64,
+    /// Consensus had come so far.
+    pub index: u64,
+    /// Keys and values that anybody may read.
+    pub open: Bytes,
+    /// Keys of entities and the like, encrypted with a key derived from that of `mon.`.
+    pub sealed: Bytes,
+}
+
+impl KeptState {
+    /// True if it says more than another one.
+    pub fn is_newer_than(&self, other: &KeptState) -> bool {
+        (self.generation, self.index) > (other.generation, other.index)
+    }
 }
 
 /// What a report says of its target.
