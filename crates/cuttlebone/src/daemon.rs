@@ -1,5 +1,6 @@
 //! What every daemon process does around its node: flags, log, pid file, going to the background, signals.
 
+use crate::out::say;
 use crate::config::DaemonConfig;
 use crate::flags::DaemonFlags;
 use crate::log::LogFile;
@@ -23,11 +24,11 @@ pub trait Daemon {
 pub fn run<D: Daemon>(called: &str, kind: EntityKind, args: &[String]) -> Result<ExitCode> {
     let flags = DaemonFlags::parse(args)?;
     if flags.help {
-        println!("usage: {called} -i ID [-c CONF] [FLAGS]\n\n{}{}", D::help(), FLAGS_HELP);
+        say!("usage: {called} -i ID [-c CONF] [FLAGS]\n\n{}{}", D::help(), FLAGS_HELP);
         return Ok(ExitCode::SUCCESS);
     }
     if flags.version {
-        println!("{}", version());
+        say!("{}", version());
         return Ok(ExitCode::SUCCESS);
     }
     let Some(id) = &flags.id else { bail!("which one? Give -i ID (ceph-mon -i a, ceph-osd -i 0)") };

@@ -11,6 +11,7 @@ mod metadata;
 mod mgr;
 mod mon;
 mod osd;
+mod out;
 mod process;
 mod rados;
 mod recover;
@@ -88,7 +89,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Down { dir } => up::down(&dir)?,
         Command::Status { dir: Some(dir), .. } => up::status(&dir)?,
         Command::Status { conf, .. } => up::status_of_conf(&conf.unwrap_or_else(|| "/etc/ceph/ceph.conf".into()))?,
-        Command::Rados(args) => rados::main(&args)?,
+        Command::Rados(args) => rados::main(&args).or_else(out::unheard)?,
         Command::Mon { flags } if flags.first().is_some_and(|f| f == "recover") => recover::main(&flags[1..])?,
         Command::Mon { flags } => return mon::main("cuttlebone mon", &flags),
         Command::Osd { flags } => return osd::main("cuttlebone osd", &flags),

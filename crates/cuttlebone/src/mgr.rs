@@ -3,6 +3,7 @@
 //! Scripts for stock daemons start a `ceph-mgr` too: called by that name this program says where the role is, and with
 //! `-f` waits to be stopped, as whoever supervises it expects.
 
+use crate::out::say;
 use crate::config::DaemonConfig;
 use crate::flags::DaemonFlags;
 use crate::session::random_seed;
@@ -22,11 +23,11 @@ use types::{AddrVec, EntityAddr, EntityName};
 pub fn main(called: &str, args: &[String]) -> Result<ExitCode> {
     let flags = DaemonFlags::parse(args)?;
     if flags.help {
-        println!("usage: {called} -i ID [-f]\n\n{HELP}");
+        say!("usage: {called} -i ID [-f]\n\n{HELP}");
         return Ok(ExitCode::SUCCESS);
     }
     if flags.version {
-        println!("{}", crate::daemon::version());
+        say!("{}", crate::daemon::version());
         return Ok(ExitCode::SUCCESS);
     }
     let id = flags.id.context("which one? Give -i ID (ceph-mgr -i x)")?;

@@ -2,6 +2,7 @@
 //!
 //! The directory (`mon_data`): `kv/` the store, `keyring` the monitors' key, `mgr.keyring` the manager's.
 
+use crate::out::say;
 use crate::session::random_seed;
 use crate::config::DaemonConfig;
 use crate::daemon::{self, Daemon, stop_on_signals};
@@ -38,7 +39,7 @@ impl Daemon for MonDaemon {
         fs::write(dir.join("mgr.keyring"), only(&keyring, &mgr_name(config)).to_string())?;
         let mut kv = open_kv(&dir, true)?;
         mon::mkfs(&mut kv, &monmap, &keyring)?;
-        println!("{}: formatted {} for cluster {}", config.name, dir.display(), monmap.fsid);
+        say!("{}: formatted {} for cluster {}", config.name, dir.display(), monmap.fsid);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 //! The directory (`osd_data`): `block` the data file or a link to a device, `db/` the key-value store, `keyring`,
 //! `fsid` the OSD's uuid, `ceph_fsid` the cluster's, `whoami`, and `ready` once it is formatted.
 
+use crate::out::say;
 use crate::session::random_seed;
 use crate::config::DaemonConfig;
 use crate::daemon::{self, Daemon, stop_on_signals};
@@ -65,7 +66,7 @@ impl Daemon for OsdDaemon {
         }
         // Last: what is not ready is formatted again.
         fs::write(home.path("ready"), "ready\n")?;
-        println!("{}: formatted {} for cluster {fsid}", config.name, home.dir.display());
+        say!("{}: formatted {} for cluster {fsid}", config.name, home.dir.display());
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Holds: nothing is written before everything was read, and the store appears whole or not at all.
 
+use crate::out::say;
 use crate::config::{DaemonConfig, parse_mon_host};
 use crate::osd::Home as OsdHome;
 use crate::process::read_pid;
@@ -111,7 +112,7 @@ fn look(args: &RecoverArgs, conf: Option<&Path>) -> Result<Found> {
         ensure!(*fsid.get_or_insert(cluster) == cluster, "{} belongs to cluster {cluster}, another OSD to {}", dir.display(), fsid.unwrap_or_default());
         let name = EntityName::new(EntityKind::OSD, home.id.to_string());
         osd_keys.entries.extend(read_keyring(&dir.join("keyring")).into_iter().flat_map(|k| k.entries).filter(|(n, _)| *n == name));
-        println!("{name}: {}", text_of(&kept));
+        say!("{name}: {}", text_of(&kept));
         count += 1;
         if kept.copy.as_ref().is_some_and(|c| copy.as_ref().is_none_or(|have| c.is_newer_than(have))) {
             copy = kept.copy.clone();
@@ -204,8 +205,8 @@ fn tell(args: &RecoverArgs, id: &str, home: &Path, found: &Found, made: &Recover
     let lost = "users' keys are lost: create them again (ceph auth get-or-create), and give the clients the new ones";
     match made.keys {
         Keys::Kept => {}
-        Keys::NoCopy => println!("these OSDs kept no copy of keys and options; {lost}"),
-        Keys::Locked => println!(
+        Keys::NoCopy => say!("these OSDs kept no copy of keys and options; {lost}"),
+        Keys::Locked => say!(
             "the keys that OSDs kept are sealed, and the key of mon. that opens them is in none of [{}]; {lost}.\n\
              If there is a keyring with that key, move {} away and say --keyring FILE",
             shown.join(", "),
@@ -213,7 +214,7 @@ fn tell(args: &RecoverArgs, id: &str, home: &Path, found: &Found, made: &Recover
         ),
     }
     for osd in &made.keyless {
-        println!("the key of osd.{osd} is not known: where it lives, ceph auth add osd.{osd} osd 'allow *' mon 'allow profile osd' mgr 'allow profile osd' -i KEYRING");
+        say!("the key of osd.{osd} is not known: where it lives, ceph auth add osd.{osd} osd 'allow *' mon 'allow profile osd' mgr 'allow profile osd' -i KEYRING");
     }
     let names = [EntityName::new(EntityKind::MON, ""), EntityName::new(EntityKind::CLIENT, "admin")];
     let missing = names.iter().any(|name| !found.remains.keyrings.iter().any(|k| k.get(name) == made.keyring.get(name)));
@@ -222,15 +223,15 @@ fn tell(args: &RecoverArgs, id: &str, home: &Path, found: &Found, made: &Recover
         let mut all = read_keyring(&file).unwrap_or_default();
         all.entries.extend(made.keyring.entries.iter().filter(|(name, _)| names.contains(name)).map(|(n, e)| (n.clone(), e.clone())));
         write_keyring(&file, &all)?;
-        println!("the keys of mon. and client.admin are in {}", file.display());
+        say!("the keys of mon. and client.admin are in {}", file.display());
     }
-    println!(
+    say!(
         "mon.{id} recovered from {} OSDs: osdmaps {} to {}, {} keys, {} options",
         found.osds, made.first, made.last, made.entities, made.options
     );
     match &args.dir {
-        Some(dir) => println!("next: cuttlebone up --dir {}", dir.display()),
-        None => println!("next: start mon.{id}, then the OSDs; other monitors join with empty stores. Never start a monitor of before again"),
+        Some(dir) => say!("next: cuttlebone up --dir {}", dir.display()),
+        None => say!("next: start mon.{id}, then the OSDs; other monitors join with empty stores. Never start a monitor of before again"),
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 //! Every step looks at what is there first, so `up` after a crash, a reboot or half an `up` just goes on.
 //! Daemons are started as a script would start stock ones: `mon --mkfs`, `mon`, `osd new`, `osd --mkfs`, `osd`.
 
+use crate::out::say;
 use crate::admin_client::AdminClient;
 use crate::config::parse_bytes;
 use crate::process::{read_pid, spawn_daemon, stop_pid};
@@ -90,15 +91,15 @@ fn start_all(home: &Home, args: &UpArgs, stop: &AtomicBool) -> Result<()> {
     home.start_osds(osds)?;
     home.await_whole(mons, osds, &admin, stop)?;
     let plural = if mons > 1 { "s" } else { "" };
-    println!("cluster in {}: {mons} monitor{plural}, {osds} OSDs, up after {:.1} s", home.dir.display(), begin.elapsed().as_secs_f32());
-    println!("  clients need: {} (keyring beside it)", home.conf().display());
-    println!("  try:  ceph -c {} -s", home.conf().display());
+    say!("cluster in {}: {mons} monitor{plural}, {osds} OSDs, up after {:.1} s", home.dir.display(), begin.elapsed().as_secs_f32());
+    say!("  clients need: {} (keyring beside it)", home.conf().display());
+    say!("  try:  ceph -c {} -s", home.conf().display());
     Ok(())
 }
 
 /// Until a signal comes, or every daemon has been stopped by someone else; says who dies meanwhile.
 fn stay(home: &Home, stop: &AtomicBool) -> Result<()> {
-    println!("Ctrl-C stops it");
+    say!("Ctrl-C stops it");
     let mut running = home.running();
     while !running.is_empty() && !stop.load(Ordering::Acquire) {
         std::thread::sleep(Duration::from_millis(100));
@@ -123,8 +124,8 @@ pub fn status(dir: &Path) -> Result<()> {
     let home = Home::open(dir)?;
     for name in home.daemon_names() {
         match read_pid(&home.pid_file(&name)) {
-            Some(pid) => println!("{name}: running, process {pid}"),
-            None => println!("{name}: not running; `cuttlebone up --dir {}` starts it", home.dir.display()),
+            Some(pid) => say!("{name}: running, process {pid}"),
+            None => say!("{name}: not running; `cuttlebone up --dir {}` starts it", home.dir.display()),
         }
     }
     status_of_conf(&home.conf())
@@ -133,7 +134,7 @@ pub fn status(dir: &Path) -> Result<()> {
 /// What `ceph -s` prints, through our own client.
 pub fn status_of_conf(conf: &Path) -> Result<()> {
     let admin = AdminClient::connect(conf, Duration::from_secs(10))?;
-    print!("{}", String::from_utf8_lossy(&admin.command(json!({"prefix": "status"}), b"")?));
+    crate::out::text(&String::from_utf8_lossy(&admin.command(json!({"prefix": "status"}), b"")?));
     Ok(())
 }
 
@@ -423,7 +424,7 @@ impl Home {
     fn stop(&self, name: &str) -> Result<()> {
         let Some(pid) = read_pid(&self.pid_file(name)) else { return Ok(()) };
         ensure!(stop_pid(pid, Duration::from_secs(20)), "{name} (process {pid}) does not end");
-        println!("{name} stopped");
+        say!("{name} stopped");
         Ok(())
     }
 }

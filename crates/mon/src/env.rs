@@ -1,5 +1,6 @@
 //! What a monitor is told at its start and never changes.
 
+use crate::clocks::Clocks;
 use crate::services::State;
 use crate::services::config::Subject;
 use std::collections::BTreeMap;
@@ -35,6 +36,8 @@ pub struct Quorum {
     pub term: u64,
     /// Since when it has been these.
     pub since: Mono,
+    /// How far their clocks are apart; at the leader.
+    pub clocks: Clocks,
 }
 
 impl Quorum {
@@ -43,7 +46,9 @@ impl Quorum {
 
     /// The leader says who is with it.
     pub fn told(&mut self, leader: usize, term: u64, ranks: Vec<usize>, since: Mono) {
-        *self = Quorum { rank: self.rank, leader: Some(leader), ranks, term, since };
+        let mut clocks = std::mem::take(&mut self.clocks);
+        clocks.ask_soon();
+        *self = Quorum { rank: self.rank, leader: Some(leader), ranks, term, since, clocks };
     }
 
     /// Nobody leads.

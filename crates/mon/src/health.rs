@@ -2,6 +2,7 @@
 //!
 //! Upstream: src/mon/health_check.h, src/mon/HealthMonitor.cc, OSDMap::check_health.
 
+use crate::clocks::{Clock, Clocks, text};
 use crate::env::{Env, Quorum};
 use crate::mon::Mon;
 use crate::services::State;
@@ -67,6 +68,7 @@ pub fn checks(state: &State, env: &Env, quorum: &Quorum, now: Now) -> Checks {
     let mut all = Checks::new();
     let map = &state.osdmap.map;
     mons_down(&state.monmap.map, quorum, &mut all);
+    clocks_apart(state, env, quorum, &mut all);
     osds_down(map, &mut all);
     osds_full(map, &mut all);
     flags(map, &mut all);
@@ -95,6 +97,17 @@ fn mons_down(map: &MonMap, quorum: &Quorum, all: &mut Checks) {
     let line = |(rank, name): &(usize, &str)| format!("mon.{name} (rank {rank}) addr {} is down (out of quorum)", addrs(name));
     let summary = format!("{}/{} mons down, quorum {}", down.len(), map.ranks.len(), quorum.names(map).join(","));
     add(all, "MON_DOWN", Severity::Warn, down.len(), summary, down.iter().map(line).collect());
+}
+
+fn clocks_apart(state: &State, env: &Env, quorum: &Quorum, all: &mut Checks) {
+    let apart = |(name, clock): (&String, &Clock)| Some((name.clone(), Clocks::complaint(clock, env, state)?, text(clock.latency)));
+    let found: Vec<_> = quorum.clocks.seen.iter().filter_map(apart).collect();
+    if found.is_empty() {
+        return;
+    }
+    let names: Vec<String> = found.iter().map(|(name, ..)| format!("mon.{name}")).collect();
+    let detail = found.iter().map(|(name, complaint, latency)| format!("mon.{name} {complaint} (latency {latency}s)")).collect();
+    add(all, "MON_CLOCK_SKEW", Severity::Warn, found.len(), format!("clock skew detected on {}", names.join(", ")), detail);
 }
 
 fn osds_down(map: &OsdMap, all: &mut Checks) {

@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 pub mod boot;
+mod clocks;
 mod cmd;
 mod commands;
 pub mod env;

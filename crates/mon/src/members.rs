@@ -260,11 +260,10 @@ impl<K: Kv> Mon<K> {
             }
             state.monmap.replace(map, now.wall, &mut self.txn);
         }
-        let mut members = state.monmap.members.clone();
-        members.last += 1;
+        state.monmap.change_members(&mut self.txn, |m| m.last += 1);
+        let members = &state.monmap.members;
         let answer = PeerAnswer::Welcome { id: members.last, founders: (1..=members.founders).collect() };
         let line = format!("mon.{} at {} calls; it is given the id {}", hello.name, hello.addrs, members.last);
-        state.monmap.set_members(members, &mut self.txn);
         self.members.offered.insert(link);
         self.after_changes(Effect::PeerAnswer { link, answer });
         self.log(now, CLUSTER, LogPrio::INFO, line);
@@ -276,9 +275,7 @@ impl<K: Kv> Mon<K> {
             Some(known) if known == id => {}
             // It took the id it was given: its earlier disk is no member any more.
             Some(known) if known < id && id <= state.monmap.members.last => {
-                let mut members = state.monmap.members.clone();
-                members.ids.insert(hello.name.clone(), id);
-                state.monmap.set_members(members, &mut self.txn);
+                state.monmap.change_members(&mut self.txn, |m| m.ids.extend([(hello.name.clone(), id)]));
             }
             _ if self.raft.is_member(id) => {}
             _ => self.after_changes(Effect::PeerAnswer { link, answer: PeerAnswer::Removed }),

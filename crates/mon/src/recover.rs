@@ -178,7 +178,7 @@ fn write_monmap(kv: &impl Kv, remains: &Remains, mon: &NewMon, now: Now, txn: &m
     // Without a copy nobody knows how many there were.
     let last = before.last.max(if before.last == 0 { 1000 } else { 0 }) + 1;
     let members = MemberIds { ids: [(mon.name.clone(), last)].into(), last, founders: before.founders.max(1) };
-    service.set_members(members.clone(), txn);
+    service.change_members(txn, |m| *m = members.clone());
     Ok(members)
 }
 

@@ -177,6 +177,9 @@ impl<K: Kv> Mon<K> {
         }
         match says {
             PeerSays::Consensus { message } => self.hear_consensus(&message),
+            PeerSays::Clock { asked } => {
+                self.effects.push_back(Effect::PeerAnswer { link, answer: PeerAnswer::Clock { asked, wall: now.wall } });
+            }
             PeerSays::Part { part, last } => self.hear_part(link, &part, last),
             PeerSays::Hello { name, id, born, addrs } => self.handle_hello(now, link, Hello { name, id, born, addrs }),
             PeerSays::Joined { name, metadata, keyring } => {
@@ -225,6 +228,7 @@ impl<K: Kv> Mon<K> {
         let session = match &answer {
             PeerAnswer::Welcome { id, founders } => return self.handle_welcome(now, Seat { id: *id, founders: founders.clone() }),
             PeerAnswer::Removed => return self.handle_removed(from),
+            PeerAnswer::Clock { asked, wall } => return self.handle_clock(now, from, *asked, *wall),
             PeerAnswer::Send { session, .. }
             | PeerAnswer::AuthMore { session, .. }
             | PeerAnswer::AuthDone { session, .. }
@@ -255,7 +259,7 @@ impl<K: Kv> Mon<K> {
                 self.sessions.remove(&session);
                 Effect::Close { session }
             }
-            PeerAnswer::Welcome { .. } | PeerAnswer::Removed => return,
+            PeerAnswer::Welcome { .. } | PeerAnswer::Removed | PeerAnswer::Clock { .. } => return,
         };
         self.effects.push_back(effect);
         self.settle(now);
@@ -422,7 +426,9 @@ impl<K: Kv> Mon<K> {
 
     /// While we lead: remembers for good who the others are, and lets the managers that live with them in.
     pub(crate) fn take_joined(&mut self, now: Now) {
-        let Some(state) = self.state.as_mut().filter(|_| !self.raft.is_alone()) else { return };
+        // They say so once, when consensus may not have let them in yet.
+        let alone = self.raft.is_alone() && self.relay.joined.is_empty();
+        let Some(state) = self.state.as_mut().filter(|_| !alone) else { return };
         state.monmap.set_metadata(&self.env.name, self.env.shown(), &mut self.txn);
         for (name, joined) in &self.relay.joined {
             if state.monmap.map.rank_of(name).is_none() {

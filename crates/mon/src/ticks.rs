@@ -18,6 +18,7 @@ pub fn run<K: Kv>(mon: &mut Mon<K>, now: Now) {
     state.mgr.handle_tick(now, &mut mon.txn);
     mon.tick_osds(now);
     expire_blocklist(mon, now);
+    mon.tick_clocks(now);
     follow_usage(mon);
     health::tick(mon, now);
     mon.tick_keep(now);

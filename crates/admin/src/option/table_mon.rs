@@ -65,6 +65,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("mon_election_timeout", Float, Advanced, "5", "seconds until an election is tried again").of(&["mon"]).runtime(),
     opt("mon_tick_interval", Int, Advanced, "5", "seconds between a monitor's chores").of(&["mon"]).runtime(),
     opt("mon_timecheck_interval", Float, Advanced, "300", "seconds between looks at each other's clocks").of(&["mon"]).runtime(),
+    opt("mon_timecheck_skew_interval", Float, Advanced, "30", "seconds between looks at clocks that differ").of(&["mon"]).runtime(),
     opt("mon_clock_drift_allowed", Float, Advanced, "0.05", "seconds that monitors' clocks may differ").of(&["mon"]).runtime(),
     opt("mon_subscribe_interval", Float, Dev, "86400", "seconds a subscription of an old client lasts").of(&["mon"]).runtime(),
     opt("mon_session_timeout", Int, Advanced, "300", "seconds without a word until a session is dropped").of(&["mon"]).runtime(),

@@ -3,6 +3,7 @@
 //! Objects and the metadata object are named and laid out as by the stock command: either can read what the other
 //! wrote.
 
+use crate::out::say;
 use super::said;
 use crate::session::Session;
 use anyhow::{Result, bail};
@@ -165,13 +166,13 @@ impl Figures {
         let secs = self.elapsed.as_secs_f64();
         let at = |q: f64| sorted.get(((count as f64 * q) as usize).min(count.saturating_sub(1))).copied().unwrap_or_default();
         let mean = if count == 0 { 0.0 } else { sorted.iter().map(Duration::as_secs_f64).sum::<f64>() / count as f64 };
-        println!("Total time run:         {secs:.3}");
-        println!("Total {what} operations: {count}");
-        println!("Operation size:         {op_size}");
-        println!("Bandwidth (MB/sec):     {:.3}", count as f64 * op_size as f64 / secs / f64::from(1 << 20));
-        println!("Average IOPS:           {:.0}", count as f64 / secs);
-        println!("Average Latency(s):     {mean:.6}");
-        println!("p99 Latency(s):         {:.6}", at(0.99).as_secs_f64());
-        println!("Max latency(s):         {:.6}", at(1.0).as_secs_f64());
+        say!("Total time run:         {secs:.3}");
+        say!("Total {what} operations: {count}");
+        say!("Operation size:         {op_size}");
+        say!("Bandwidth (MB/sec):     {:.3}", count as f64 * op_size as f64 / secs / f64::from(1 << 20));
+        say!("Average IOPS:           {:.0}", count as f64 / secs);
+        say!("Average Latency(s):     {mean:.6}");
+        say!("p99 Latency(s):         {:.6}", at(0.99).as_secs_f64());
+        say!("Max latency(s):         {:.6}", at(1.0).as_secs_f64());
     }
 }

@@ -1,5 +1,6 @@
 //! `rados check`: does the cluster do what RADOS must do?
 
+use crate::out::say;
 use crate::session::Session;
 use anyhow::{Result, bail};
 use clap::Args;
@@ -28,11 +29,11 @@ pub fn run(session: &Session, io: &IoCtx, args: &CheckArgs) -> Result<()> {
         let begin = Instant::now();
         match session.block_on_for(check::run(name, &session.handle, io), PATIENCE).flatten() {
             Some(Ok(())) => {
-                println!("ok     {name} ({} ms)", begin.elapsed().as_millis());
+                say!("ok     {name} ({} ms)", begin.elapsed().as_millis());
                 continue;
             }
-            Some(Err(fault)) => println!("FAILED {name}: {fault}"),
-            None => println!("FAILED {name}: no answer within {} s", PATIENCE.as_secs()),
+            Some(Err(fault)) => say!("FAILED {name}: {fault}"),
+            None => say!("FAILED {name}: no answer within {} s", PATIENCE.as_secs()),
         }
         failed += 1;
     }

@@ -1,5 +1,6 @@
 //! Xattrs, omaps and locks.
 
+use crate::out::say;
 use super::said;
 use anyhow::{Result, bail};
 use bytes::Bytes;
@@ -116,7 +117,7 @@ pub async fn rmomapkey(io: &IoCtx, object: &str, key: &str) -> Result<()> {
 
 pub async fn getomapheader(io: &IoCtx, object: &str) -> Result<()> {
     let header = said(io.omap_header(object.as_bytes()).await, "getting omap header of", object)?;
-    println!("header ({} bytes) :", header.len());
+    say!("header ({} bytes) :", header.len());
     print(&header)
 }
 
@@ -156,12 +157,12 @@ pub async fn lock(io: &IoCtx, command: &LockCommand) -> Result<()> {
                 })
                 .collect();
             let kind = info.kind.name();
-            println!("{}", serde_json::json!({ "name": name, "type": kind, "tag": info.tag, "lockers": lockers }));
+            say!("{}", serde_json::json!({ "name": name, "type": kind, "tag": info.tag, "lockers": lockers }));
             Ok(())
         }
         LockCommand::List { object } => {
             let names = said(io.locks(object.as_bytes()).await, "listing locks of", object)?;
-            println!("{}", serde_json::json!({ "objname": object, "locks": names }));
+            say!("{}", serde_json::json!({ "objname": object, "locks": names }));
             Ok(())
         }
     }

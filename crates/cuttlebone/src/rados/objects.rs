@@ -1,5 +1,6 @@
 //! Whole objects: put, get, ls, ...
 
+use crate::out::say;
 use super::said;
 use anyhow::{Context, Result, bail};
 use bytes::Bytes;
@@ -95,7 +96,7 @@ pub async fn list(io: &IoCtx, all: bool) -> Result<()> {
 
 pub async fn stat(io: &IoCtx, object: &str) -> Result<()> {
     let (size, mtime) = said(io.stat(object.as_bytes()).await, "stat-ing", object)?;
-    println!("{object} mtime {}, size {size}", mtime);
+    say!("{object} mtime {}, size {size}", mtime);
     Ok(())
 }
 
@@ -116,6 +117,6 @@ pub async fn purge(io: &IoCtx) -> Result<()> {
             Err(errno) => bail!("error removing {}: {errno}", entry.name),
         }
     }
-    println!("removed {} objects", entries.len());
+    say!("removed {} objects", entries.len());
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! Watch and notify.
 
+use crate::out::say;
 use super::said;
 use crate::session::Session;
 use anyhow::{Result, bail};
@@ -14,7 +15,7 @@ use std::task::Poll;
 /// Prints notifications and answers them with nothing, until a line or the end of standard input.
 pub fn watch(session: &Session, io: &IoCtx, object: &str) -> Result<()> {
     let mut watch = said(session.block_on(io.watch(object.as_bytes(), 0)), "watching", object)?;
-    println!("press enter to exit...");
+    say!("press enter to exit...");
     let over = Arc::new(AtomicBool::new(false));
     let (flag, waiting) = (over.clone(), std::thread::current());
     std::thread::spawn(move || {
@@ -34,8 +35,8 @@ pub fn watch(session: &Session, io: &IoCtx, object: &str) -> Result<()> {
         };
         match event {
             Some(WatchEvent::Notified { notify_id, notifier, payload }) => {
-                println!("NOTIFY cookie {} notify_id {notify_id} from {notifier}", watch.cookie());
-                println!("{}", payload.escape_ascii());
+                say!("NOTIFY cookie {} notify_id {notify_id} from {notifier}", watch.cookie());
+                say!("{}", payload.escape_ascii());
                 said(watch.ack(notify_id, Bytes::new()), "answering on", object)?;
             }
             Some(WatchEvent::Failed { errno }) => bail!("watch on {object}: {errno}"),
@@ -51,13 +52,13 @@ pub async fn notify(io: &IoCtx, object: &str, message: &str, timeout_s: u32) -> 
     match said(io.notify(object.as_bytes(), payload, timeout_s).await, "notifying", object)? {
         WatchEvent::NotifyDone { result, replies, timeouts } => {
             for (gid, cookie, reply) in replies {
-                println!("reply client.{gid} cookie {cookie} : {} bytes", reply.len());
+                say!("reply client.{gid} cookie {cookie} : {} bytes", reply.len());
                 if !reply.is_empty() {
-                    println!("{}", reply.escape_ascii());
+                    say!("{}", reply.escape_ascii());
                 }
             }
             for (gid, cookie) in timeouts {
-                println!("timeout client.{gid} cookie {cookie}");
+                say!("timeout client.{gid} cookie {cookie}");
             }
             match result {
                 0.. => Ok(()),
@@ -70,7 +71,7 @@ pub async fn notify(io: &IoCtx, object: &str, message: &str, timeout_s: u32) -> 
 
 pub async fn list(io: &IoCtx, object: &str) -> Result<()> {
     for w in said(io.watchers(object.as_bytes()).await, "listing watchers of", object)? {
-        println!("watcher={} {} cookie={}", w.addr, w.name, w.cookie);
+        say!("watcher={} {} cookie={}", w.addr, w.name, w.cookie);
     }
     Ok(())
 }

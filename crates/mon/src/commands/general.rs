@@ -1,6 +1,7 @@
 //! The cluster as a whole: its id, state, versions, features.
 
 use super::{Ctx, Entry, entry};
+use crate::clocks::{Clock, Clocks};
 use crate::cmd::Cmd;
 use crate::reply::{Format, Outcome, Reply};
 use crate::text;
@@ -388,8 +389,23 @@ fn node_ls(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 fn time_sync_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let out = json!({"timechecks": {"epoch": ctx.quorum.term, "round": 0, "round_status": "finished"}});
-    Ok(Reply::json(cmd.format, &out))
+    let clocks = &ctx.quorum.clocks;
+    let mut out = Map::new();
+    let one = |(name, clock): (&String, &Clock)| {
+        let complaint = Clocks::complaint(clock, ctx.env, ctx.state);
+        let health = if complaint.is_some() { "HEALTH_WARN" } else { "HEALTH_OK" };
+        let mut v = json!({"skew": clock.skew, "latency": clock.latency, "health": health});
+        if let (Some(details), Some(fields)) = (complaint, v.as_object_mut()) {
+            fields.insert("details".into(), details.into());
+        }
+        (name.clone(), v)
+    };
+    // One that is alone has nobody to compare with.
+    if clocks.seen.len() > 1 {
+        out.insert("time_skew_status".into(), Value::Object(clocks.seen.iter().map(one).collect()));
+    }
+    out.insert("timechecks".into(), json!({"epoch": ctx.quorum.term, "round": clocks.round, "round_status": "finished"}));
+    Ok(Reply::json(cmd.format, &Value::Object(out)))
 }
 
 fn report(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {

@@ -57,16 +57,16 @@ impl MonMapService {
     pub fn create(mut map: MonMap, txn: &mut Txn) -> Self {
         map.epoch.0 = map.epoch.0.max(1);
         let members = MemberIds::founding(&map);
-        let mut out = MonMapService { encoded: encode(&map), map, members, metadata: BTreeMap::new() };
+        txn.put_encoded(NAME, "members", &members);
+        let out = MonMapService { encoded: encode(&map), map, members, metadata: BTreeMap::new() };
         txn.put(NAME, "current", out.encoded.clone());
-        out.set_members(out.members.clone(), txn);
         out
     }
 
-    /// Remembers who is who in consensus.
-    pub fn set_members(&mut self, members: MemberIds, txn: &mut Txn) {
-        txn.put_encoded(NAME, "members", &members);
-        self.members = members;
+    /// Changes who is who in consensus.
+    pub fn change_members(&mut self, txn: &mut Txn, change: impl FnOnce(&mut MemberIds)) {
+        change(&mut self.members);
+        txn.put_encoded(NAME, "members", &self.members);
     }
 
     /// Remembers what a member says of itself.
@@ -96,9 +96,7 @@ impl MonMapService {
         map.removed_ranks.clear();
         map.add(name, addrs);
         self.replace(map, stamp, txn);
-        let mut members = self.members.clone();
-        members.ids.insert(name.to_owned(), 0);
-        self.set_members(members, txn);
+        self.change_members(txn, |m| m.ids.extend([(name.to_owned(), 0)]));
     }
 
     /// Removes a monitor.
@@ -107,9 +105,7 @@ impl MonMapService {
         map.removed_ranks = map.rank_of(name).map(|rank| rank as u32).into_iter().collect();
         map.remove(name);
         self.replace(map, stamp, txn);
-        let mut members = self.members.clone();
-        members.ids.remove(name);
-        self.set_members(members, txn);
+        self.change_members(txn, |m| m.ids.retain(|known, _| known != name));
     }
 
     /// The encoding every client of today reads.

@@ -213,3 +213,28 @@ fn a_state_of_many_messages_reaches_a_newcomer() {
     assert_eq!(trio.applied(2), trio.applied(1));
     assert!(trio.longest < 5 << 20, "no message is longer than a part: {}", trio.longest);
 }
+
+#[test]
+fn a_clock_that_is_wrong_is_seen_and_named() {
+    let mut trio = Trio::of(3);
+    let leader = trio.leader();
+    let wrong = leader % 3 + 1;
+    let name = char::from(b'a' + wrong as u8 - 1).to_string();
+    let status = |trio: &mut Trio| -> Value { serde_json::from_str(&trio.run(leader, json!({"prefix": "time-sync-status"}))).unwrap() };
+    let health = |trio: &mut Trio| trio.run(leader, json!({"prefix": "health", "detail": "detail"}));
+    trio.pass(WHILE);
+    assert_eq!(status(&mut trio)["time_skew_status"][&name]["health"], "HEALTH_OK");
+    assert!(!health(&mut trio).contains("CLOCK"));
+    trio.ahead.insert(wrong, 7);
+    trio.pass(Duration::from_secs(301));
+    let told = status(&mut trio);
+    assert_eq!(told["time_skew_status"][&name]["details"], "clock skew 7s > max 0.05s", "{told}");
+    assert_eq!(told["time_skew_status"].as_object().unwrap().len(), 3);
+    let says = health(&mut trio);
+    assert!(says.contains(&format!("MON_CLOCK_SKEW: clock skew detected on mon.{name}")), "{says}");
+    assert!(says.contains(&format!("mon.{name} clock skew 7s > max 0.05s (latency 0s)")), "{says}");
+    // It is looked at more often now.
+    trio.ahead.clear();
+    trio.pass(Duration::from_secs(32));
+    assert!(!health(&mut trio).contains("CLOCK"));
+}

@@ -46,6 +46,8 @@ pub struct Trio {
     pub parted: BTreeSet<u64>,
     /// Removed, and gone.
     pub left: BTreeSet<u64>,
+    /// Seconds a member's clock is ahead.
+    pub ahead: BTreeMap<u64, u32>,
     /// Bytes of the longest thing one said to another.
     pub longest: usize,
     /// What `mkfs` is given.
@@ -96,7 +98,7 @@ impl Trio {
         let now = Now { mono: Mono(1), wall };
         let rng = ChaCha8Rng::seed_from_u64(9);
         let (members, parted, left) = (BTreeMap::new(), BTreeSet::new(), BTreeSet::new());
-        let mut trio = Trio { members, wires: VecDeque::new(), parted, left, longest: 0, keyring: keyring(), now, rng, next: 1, map };
+        let mut trio = Trio { members, wires: VecDeque::new(), parted, left, longest: 0, ahead: BTreeMap::new(), keyring: keyring(), now, rng, next: 1, map };
         (1..=count).for_each(|id| trio.format(id));
         (1..=count).for_each(|id| trio.start(id));
         trio.pass(Duration::from_secs(1));
@@ -278,7 +280,9 @@ impl Trio {
     }
 
     fn deliver(&mut self, wire: Wire) {
-        let now = self.now;
+        let (Wire::Says { to, .. } | Wire::Answer { to, .. }) = &wire;
+        let mut now = self.now;
+        now.wall.sec += self.ahead.get(to).copied().unwrap_or(0);
         match wire {
             Wire::Says { from, id, to, says } if self.hear_each_other(from, to) => self.mon(to).handle_peer(now, link_of(from), id, says),
             Wire::Answer { from, to, answer } if self.hear_each_other(from, to) => self.mon(to).handle_peer_answer(now, &name_of(from), answer),

@@ -3,7 +3,7 @@
 //! Every member dials every other one and speaks on what it dialled; what is asked for there is answered there.
 
 use super::{RawMessage, message};
-use crate::{AddrVec, EntityName};
+use crate::{AddrVec, EntityName, Utime};
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;
@@ -58,6 +58,9 @@ pub enum PeerSays {
     /// A part of a message of consensus that is too long for one; the last one completes it.
     #[denc(tag = 9)]
     Part { part: Bytes, last: bool },
+    /// What time is it? `asked` comes back.
+    #[denc(tag = 10)]
+    Clock { asked: u64 },
 }
 
 /// What the leader answers; `session` is the asker's number for its client.
@@ -81,6 +84,8 @@ pub enum PeerAnswer {
     /// The monitor that asks is a member no more. No session's.
     #[denc(tag = 7)]
     Removed,
+    #[denc(tag = 8)]
+    Clock { asked: u64, wall: Utime },
 }
 
 /// A client that has proven who it is.
@@ -114,6 +119,7 @@ mod tests {
             PeerSays::Reset { session: 1 },
             PeerSays::Hello { name: "d".into(), id: 0, born: false, addrs: AddrVec::default() },
             PeerSays::Part { part: Bytes::from_static(b"x"), last: true },
+            PeerSays::Clock { asked: 5 },
         ];
         for says in says {
             round_trip(&MonPeer { from: 2, says });
@@ -138,6 +144,7 @@ mod tests {
             PeerAnswer::Close { session: 1 },
             PeerAnswer::Welcome { id: 4, founders: vec![1, 2, 3] },
             PeerAnswer::Removed,
+            PeerAnswer::Clock { asked: 5, wall: Utime { sec: 1, nsec: 2 } },
         ];
         for answer in answers {
             round_trip(&MonPeerReply { answer });
