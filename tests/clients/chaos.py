@@ -32,6 +32,7 @@ pid file = {dir}/run/$name.pid
 log file = {dir}/log/$name.log
 osd heartbeat interval = 1
 osd heartbeat grace = 6
+osd max markdown count = 1000
 [mon]
 admin socket = {dir}/run/$cluster-$name.asok
 mon data = {dir}/mon.$id

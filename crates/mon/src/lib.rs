@@ -12,6 +12,7 @@ mod clocks;
 mod cmd;
 mod commands;
 pub mod env;
+mod failures;
 mod health;
 mod keep;
 mod login;

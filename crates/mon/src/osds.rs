@@ -1,4 +1,4 @@
-//! The life of OSDs: booting, being missed, being marked down and out.
+//! The life of OSDs: booting, being missed, being marked down and out. What is believed when is in `failures`.
 //!
 //! Upstream: src/mon/OSDMonitor.cc (prepare_boot, check_failure, tick).
 
@@ -6,7 +6,7 @@ use crate::mon::Mon;
 use crate::services::State;
 use crate::services::log::CLUSTER;
 use crate::session::SessionId;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use store::Kv;
 use types::map::OsdMap;
@@ -20,9 +20,9 @@ use types::{Epoch, Mono, Now, OsdId};
 #[derive(Debug, Default)]
 pub struct Watch {
     beacons: BTreeMap<OsdId, Mono>,
-    down_since: BTreeMap<OsdId, Mono>,
+    pub(crate) down_since: BTreeMap<OsdId, Mono>,
     /// Target to reporter to (when, how long it was silent then).
-    failures: BTreeMap<OsdId, BTreeMap<OsdId, (Mono, Duration)>>,
+    pub(crate) failures: BTreeMap<OsdId, BTreeMap<OsdId, (Mono, Duration)>>,
     /// The oldest epoch each OSD may still need.
     last_epoch_clean: BTreeMap<OsdId, Epoch>,
 }
@@ -57,15 +57,16 @@ impl<K: Kv> Mon<K> {
             state.osdmap.change_state(osd, 0, OsdMap::STATE_UP);
             self.publish_osdmap(now);
         }
-        self.mark_booted(&boot);
+        self.mark_booted(now, &boot);
         self.osds.forget(osd);
         self.osds.beacons.insert(osd, now.mono);
         self.log(now, CLUSTER, LogPrio::INFO, format!("osd.{osd} {} boot", boot.public_addrs));
     }
 
-    fn mark_booted(&mut self, boot: &OsdBoot) {
-        let Some(state) = self.state.as_mut() else { return };
+    fn mark_booted(&mut self, now: Now, boot: &OsdBoot) {
         let osd = boot.osd;
+        let mut xinfo = self.laggy_history(now, boot);
+        let Some(state) = self.state.as_mut() else { return };
         let auto_new = self.env.bool(state, "mon_osd_auto_mark_new_in", true);
         let auto_out = self.env.bool(state, "mon_osd_auto_mark_auto_out_in", true);
         let auto_any = self.env.bool(state, "mon_osd_auto_mark_in", false);
@@ -81,7 +82,6 @@ impl<K: Kv> Mon<K> {
         inc.new_hb_back_up.insert(osd, boot.hb_back_addrs.clone());
         inc.new_hb_front_up.insert(osd, boot.hb_front_addrs.clone());
         inc.new_uuid.insert(osd, boot.uuid);
-        let mut xinfo = map.xinfo(osd).cloned().unwrap_or_default();
         xinfo.features = types::features::SUPPORTED;
         let is_new = !map.exists(osd) || was & OsdMap::STATE_NEW != 0;
         let comes_in = auto_any || (auto_out && was & OsdMap::STATE_AUTOOUT != 0) || (auto_new && is_new);
@@ -112,10 +112,10 @@ impl<K: Kv> Mon<K> {
     }
 
     pub(crate) fn handle_mark_me_down(&mut self, now: Now, session: SessionId, tid: u64, request: &OsdMarkMeDown) {
-        let Some(state) = self.state.as_mut() else { return };
+        let Some(state) = &self.state else { return };
         let osd = request.osd;
         let map = &state.osdmap.map;
-        if map.is_up(osd) && map.addrs(osd) == Some(&request.addrs) && may_go_down(state, osd) {
+        if map.is_up(osd) && map.addrs(osd) == Some(&request.addrs) && self.may_go_down(osd) {
             self.mark_down(now, osd, format!("osd.{osd} marked itself down"));
             self.publish_osdmap(now);
         }
@@ -139,7 +139,7 @@ impl<K: Kv> Mon<K> {
                     reports.remove(&reporter);
                 }
             }
-            FailureKind::Refused if may_go_down(state, target) => {
+            FailureKind::Refused if self.may_go_down(target) => {
                 self.mark_down(now, target, format!("osd.{target} failed (connection refused reported by osd.{reporter})"));
             }
             FailureKind::Silent | FailureKind::Refused => {
@@ -148,31 +148,6 @@ impl<K: Kv> Mon<K> {
                 self.judge_failure(now, target);
             }
         }
-    }
-
-    /// Marks an OSD down once enough others, on different hosts where there are several, miss it.
-    fn judge_failure(&mut self, now: Now, target: OsdId) {
-        let (Some(state), Some(reports)) = (&self.state, self.osds.failures.get(&target)) else { return };
-        let map = &state.osdmap.map;
-        let wanted = self.env.int(state, "mon_osd_min_down_reporters", 2).max(1) as usize;
-        let reporters: BTreeSet<OsdId> = reports.keys().copied().filter(|o| map.is_up(*o)).collect();
-        let others: BTreeSet<OsdId> = map.up_osds().filter(|o| *o != target).collect();
-        let hosts = |osds: &BTreeSet<OsdId>| osds.iter().filter_map(|o| crate::placement::location(map, *o).remove("host")).collect::<BTreeSet<_>>().len();
-        let by_host = hosts(&others) > 1;
-        let (have, possible) = if by_host { (hosts(&reporters), hosts(&others)) } else { (reporters.len(), others.len()) };
-        if have < wanted.min(possible.max(1)) || !may_go_down(state, target) {
-            return;
-        }
-        let longest = reports.values().map(|(at, silent)| *silent + (now.mono - *at)).max().unwrap_or_default();
-        let place = crate::placement::location(map, target);
-        let place: Vec<String> = place.iter().rev().map(|(kind, name)| format!("{kind}={name}")).collect();
-        let what = if by_host { "host" } else { "osd" };
-        let line = format!(
-            "osd.{target} failed ({}) ({have} reporters from different {what} after {:.6} >= grace)",
-            place.join(","),
-            longest.as_secs_f64()
-        );
-        self.mark_down(now, target, line);
     }
 
     pub(crate) fn handle_pg_temp(&mut self, request: &PgTempRequest) {
@@ -201,39 +176,31 @@ impl<K: Kv> Mon<K> {
         for osd in map.up_osds() {
             self.osds.down_since.remove(&osd);
             let last = *self.osds.beacons.entry(osd).or_insert(now.mono);
-            let Some(state) = &self.state else { return };
-            if now.mono - last > silence && may_go_down(state, osd) {
+            if now.mono - last > silence && self.may_go_down(osd) {
                 let line = format!("osd.{osd} marked down after no beacon for {:.6} seconds", (now.mono - last).as_secs_f64());
                 self.mark_down(now, osd, line);
             }
         }
+        self.judge_failures(now);
         for osd in map.osds().filter(|o| map.is_down(*o) && map.is_in(*o)) {
             let since = *self.osds.down_since.entry(osd).or_insert(now.mono);
             let waited = now.mono - since;
-            if !until_out.is_zero() && waited >= until_out && self.may_go_out(osd) {
+            if until_out.is_zero() || waited < until_out + self.patience_with_absent(osd, waited) || !self.may_go_out(osd) {
+                continue;
+            }
+            // What all stands behind one switch is not moved; nor at once when the first of it is back.
+            if self.is_whole_subtree_down(osd) {
+                self.osds.down_since.insert(osd, now.mono);
+            } else {
                 self.mark_out(now, osd, waited);
             }
         }
     }
 
-    fn may_go_out(&self, osd: OsdId) -> bool {
-        let Some(state) = &self.state else { return false };
-        let map = &state.osdmap.map;
-        let guarded = map.has_flag(OsdMap::FLAG_NOOUT) || group_flags(map, osd) & OsdMap::STATE_NOOUT != 0;
-        let in_after = map.num_in_osds().saturating_sub(1) as f64;
-        let ratio = self.env.float(state, "mon_osd_min_in_ratio", 0.75);
-        let enough = map.num_osds() > 0 && in_after / map.num_osds() as f64 >= ratio;
-        // A whole rack that is gone is a switch, not disks: leave it to people.
-        let limit = self.env.option(state, "mon_osd_down_out_subtree_limit").unwrap_or_else(|| "rack".into());
-        let subtree = map.crush.type_id(&limit).and_then(|kind| map.crush.parent_of_type(osd.0, kind, None));
-        let whole = subtree.is_some_and(|bucket| map.crush.leaves(bucket).iter().all(|o| map.is_down(OsdId(*o))));
-        !guarded && enough && !whole
-    }
-
     fn mark_out(&mut self, now: Now, osd: OsdId, waited: Duration) {
         let Some(state) = self.state.as_mut() else { return };
         let map = state.osdmap.map.clone();
-        let mut xinfo = map.xinfo(osd).cloned().unwrap_or_default();
+        let mut xinfo = state.osdmap.pending_xinfo(osd);
         xinfo.old_weight = map.weight(osd);
         state.osdmap.change_state(osd, OsdMap::STATE_AUTOOUT, 0);
         let inc = state.osdmap.change();
@@ -243,7 +210,7 @@ impl<K: Kv> Mon<K> {
         self.log(now, CLUSTER, LogPrio::INFO, format!("Marking osd.{osd} out (has been down for {} seconds)", waited.as_secs()));
     }
 
-    fn mark_down(&mut self, now: Now, osd: OsdId, why: String) {
+    pub(crate) fn mark_down(&mut self, now: Now, osd: OsdId, why: String) {
         let Some(state) = self.state.as_mut() else { return };
         state.osdmap.change_state(osd, 0, OsdMap::STATE_UP);
         self.osds.forget(osd);
@@ -286,12 +253,6 @@ fn may_boot(state: &State, boot: &OsdBoot) -> Result<(), String> {
         return Err(format!("{listed} is blocklisted"));
     }
     Ok(())
-}
-
-/// False while an operator forbids it, or when too few would be left up (`mon_osd_min_up_ratio`).
-fn may_go_down(state: &State, osd: OsdId) -> bool {
-    let map = &state.osdmap.map;
-    !map.has_flag(OsdMap::FLAG_NODOWN) && group_flags(map, osd) & OsdMap::STATE_NODOWN == 0
 }
 
 /// noup, nodown, noin, noout of an OSD: its own, its device class's, and those of the buckets above it.

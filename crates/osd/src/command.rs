@@ -88,6 +88,9 @@ impl Osd {
         let c = &self.commands.config;
         self.sh.scan_min = c.u64("osd_backfill_scan_min").max(1) as usize;
         self.sh.scan_max = (c.u64("osd_backfill_scan_max") as usize).max(self.sh.scan_min);
+        self.heartbeats.grace = std::time::Duration::from_secs(c.u64("osd_heartbeat_grace").max(1));
+        let period = std::time::Duration::from_secs(c.u64("osd_max_markdown_period"));
+        self.clock.markdowns.limit = Some((c.u64("osd_max_markdown_count") as usize, period));
         let (c, l) = (&self.commands.config, &mut self.sh.limits);
         l.object_size_max = c.u64("osd_max_object_size");
         l.name_len_max = c.u64("osd_max_object_name_len") as usize;

@@ -15,14 +15,14 @@ use types::{AddrVec, Epoch, Mono, Now, OsdId, PgId};
 
 /// `osd_heartbeat_interval`.
 const INTERVAL: Duration = Duration::from_secs(3);
-/// `osd_heartbeat_grace`.
-const GRACE: Duration = Duration::from_secs(20);
 /// Between two reports about the same OSD.
 const REPORT_PAUSE: Duration = Duration::from_secs(5);
 
 /// What is known of peers' health.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Heartbeats {
+    /// `osd_heartbeat_grace`.
+    pub grace: Duration,
     peers: BTreeMap<OsdId, PeerHealth>,
     next: Mono,
     /// OSDs that turned out to have older maps than we.
@@ -36,6 +36,12 @@ struct PeerHealth {
     reported: Option<Mono>,
     /// The last round trip, in microseconds.
     rtt_us: u32,
+}
+
+impl Default for Heartbeats {
+    fn default() -> Self {
+        Heartbeats { grace: Duration::from_secs(20), peers: BTreeMap::new(), next: Mono(0), behind: Vec::new() }
+    }
 }
 
 impl Heartbeats {
@@ -98,7 +104,7 @@ impl Heartbeats {
         for (osd, peer) in &mut self.peers {
             let silent = cx.now.mono - peer.heard;
             let again = peer.reported.is_none_or(|at| cx.now.mono - at >= REPORT_PAUSE);
-            if silent > GRACE && again {
+            if silent > self.grace && again {
                 peer.reported = Some(cx.now.mono);
                 report(cx, *osd, FailureKind::Silent, silent);
             }

@@ -364,6 +364,9 @@ impl Osd {
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         cx.submit(txn);
         self.heartbeats.handle_map(now, &self.sh, &self.pgs);
+        if was_booted && !self.sh.booted {
+            self.handle_marked_down(now, fx);
+        }
         match (was_booted, self.sh.booted) {
             (_, false) => self.ask_to_boot(now, disk, fx),
             // Until now the manager had no OSD of our name, or a dead one.

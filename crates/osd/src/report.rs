@@ -4,7 +4,7 @@ use crate::disk::Disk;
 use crate::effects::{Cx, Effect, Peer};
 use crate::osd::Osd;
 use crate::pg::Wanted;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdMarkMeDown, OsdScrub, SlowOps};
 use types::pg::{OsdStat, PerfStat, PgStat, StoreStatfs};
@@ -30,8 +30,27 @@ pub(crate) struct Clock {
     boot_asked: Option<Mono>,
     /// Reads that failed their checksum since the start.
     pub read_errors: u64,
-    /// A monitor session was opened: what it may have missed is said again.
     stopping: bool,
+    pub markdowns: Markdowns,
+}
+
+/// When the map said that we were down though we ran.
+#[derive(Debug, Default)]
+pub(crate) struct Markdowns {
+    at: VecDeque<Mono>,
+    /// How many within what time are too many; none is too many without.
+    pub limit: Option<(usize, Duration)>,
+}
+
+impl Markdowns {
+    /// Notes one; says why we should end, if it was one too many.
+    fn note(&mut self, now: Mono, me: OsdId) -> Option<String> {
+        let (most, period) = self.limit?;
+        self.at.push_back(now);
+        self.at.retain(|at| now - *at <= period);
+        let n = self.at.len();
+        (n > most).then(|| format!("osd.{me} was marked down {n} > osd_max_markdown_count {most} times in last {} seconds, shutting down", period.as_secs()))
+    }
 }
 
 impl Osd {
@@ -76,6 +95,18 @@ impl Osd {
     pub fn handle_peer_refused(&mut self, now: Now, disk: &mut dyn Disk, osd: OsdId, fx: &mut Vec<Effect>) {
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         self.heartbeats.handle_refused(&mut cx, osd);
+    }
+
+    /// The map says that we are down. Who is marked down again and again while it runs keeps everybody peering: its network
+    /// or its disk is at fault, and it ends, for somebody to look.
+    pub(crate) fn handle_marked_down(&mut self, now: Now, fx: &mut Vec<Effect>) {
+        if self.clock.stopping {
+            return;
+        }
+        if let Some(why) = self.clock.markdowns.note(now.mono, self.sh.whoami) {
+            self.prepare_stop(fx);
+            fx.push(Effect::Stop { why });
+        }
     }
 
     /// The operator wants us to stop: the map is to say so before clients notice.

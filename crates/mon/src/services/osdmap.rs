@@ -8,7 +8,7 @@ use crush::CrushMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use store::Kv;
-use types::map::{OsdMap, OsdMapIncremental, PgPool};
+use types::map::{OsdMap, OsdMapIncremental, OsdXInfo, PgPool};
 use types::{Epoch, Now, OsdId, PoolId, features};
 
 const NAME: &str = "osdmap";
@@ -91,6 +91,11 @@ impl OsdMapService {
         self.change().crush = Some(denc::to_bytes(crush, features::SUPPORTED));
     }
 
+    /// What else is known of an OSD, as the next epoch will have it.
+    pub fn pending_xinfo(&self, osd: OsdId) -> OsdXInfo {
+        self.pending.new_xinfo.get(&osd).or_else(|| self.map.xinfo(osd)).cloned().unwrap_or_default()
+    }
+
     /// The flags of an OSD as the next epoch will have them.
     pub fn pending_state(&self, osd: OsdId) -> u32 {
         self.map.state(osd) ^ self.pending.new_state.get(&osd).copied().unwrap_or(0)
@@ -131,6 +136,11 @@ impl OsdMapService {
         let state_flips = inc.new_state.values().any(|s| s & OsdMap::STATE_UP != 0);
         if ups || state_flips {
             inc.new_last_up_change = now.wall;
+        }
+        let fallen = |(osd, flip): (&OsdId, &u32)| (flip & OsdMap::STATE_UP != 0 && self.map.is_up(*osd)).then_some(*osd);
+        for osd in inc.new_state.iter().filter_map(fallen) {
+            let known = || self.map.xinfo(osd).cloned().unwrap_or_default();
+            inc.new_xinfo.entry(osd).or_insert_with(known).down_stamp = now.wall;
         }
         let turned = |(osd, w): (&OsdId, &u32)| (self.map.weight(*osd) == 0) != (*w == 0);
         if inc.new_weight.iter().any(turned) {

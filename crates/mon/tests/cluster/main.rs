@@ -1,5 +1,6 @@
 //! A monitor from its first start to a cluster of three OSDs, seen through commands and messages.
 
+mod failures;
 mod lab;
 mod members;
 mod recover;

@@ -66,6 +66,8 @@ fn one_that_was_announced_is_waited_for() {
     trio.start(2);
     trio.pass(WHILE);
     assert_eq!((trio.quorum(1), trio.get(2)), (vec!["a".to_owned(), "b".to_owned()], "meanwhile".to_owned()));
+    // It said who its manager is while the first one was alone.
+    assert_eq!(trio.result(1, json!({"prefix": "auth get", "entity": "mgr.b"})), 0);
 }
 
 #[test]
