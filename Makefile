@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/release/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery chaos chaos-short linearizability
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery chaos chaos-short linearizability sim sim-short
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -76,7 +76,15 @@ chaos-short: build
 linearizability: deps
 	cd tests/linearizability && go vet . && go test . && go build -o $(CACHE)/linearizability .
 
-test: lint unit clients checks script wrong restart chaos-short linearizability scrub full fuzz
+# The whole cluster in simulation: new seeds for MINUTES, or one seed with what happened in it, shrunk if it fails.
+sim: linearizability
+	$(CARGO) build --release -p sim
+	SEED=$(SEED) LESS="$(LESS)" MINUTES=$(or $(MINUTES),10) CHECKER=$(CACHE)/linearizability $(CARGO_TARGET_DIR)/release/sim
+
+sim-short: MINUTES = 8
+sim-short: sim
+
+test: lint unit clients checks script wrong restart chaos-short sim-short scrub full fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps

@@ -1,10 +1,11 @@
 //! A whole cluster in one world: monitors, OSDs, and programs over the native client.
 
+use crate::history::{self, History};
 use crate::host::{Boot, HostId};
 use crate::model::Model;
 use crate::program::Program;
 use crate::sim::{Sim, Tunables};
-use crate::workload::{Workload, read_everything};
+use crate::workload::{Workload, read_each, read_everything};
 use crate::world::SimWorld;
 use admin::option::{ConfigValues, Source};
 use auth::{CryptoKey, EntityAuth, KeyKind, Keyring};
@@ -159,6 +160,20 @@ impl Cluster {
     pub fn add_reader(&mut self) {
         let model = self.model.clone();
         self.add_program("reader", move |_, handle, clock| vec![read_everything(POOL.into(), model.clone(), handle, clock)]);
+    }
+
+    /// Adds and starts a program whose tasks race with those of others for a few objects; what they saw is noted.
+    pub fn add_sharer(&mut self, number: usize, tasks: usize, history: &Rc<RefCell<History>>) {
+        let (model, history, time) = (self.model.clone(), history.clone(), self.sim.time());
+        self.add_program(&format!("sharer-{number}"), move |seed, handle, clock| {
+            (0..tasks).map(|n| history::share(number * 10 + n, seed, &model, &history, &handle, &clock, &time)).collect()
+        });
+    }
+
+    /// Adds and starts a program that reads every object, each by a task of its own.
+    pub fn add_readers(&mut self) {
+        let model = self.model.clone();
+        self.add_program("readers", move |_, handle, clock| read_each(POOL, &model, &handle, &clock));
     }
 
     /// Starts one more monitor, with an empty disk and the first map: it asks to be let in.

@@ -37,12 +37,14 @@ impl DiskModel {
 /// A disk and which of its I/O is already on the way to completion.
 pub(crate) struct SimDisk {
     pub medium: MemDisk,
+    /// Everything takes so many times as long.
+    pub slow: u64,
     started: BTreeSet<IoId>,
 }
 
 impl SimDisk {
     pub fn new(medium: MemDisk) -> Self {
-        SimDisk { medium, started: BTreeSet::new() }
+        SimDisk { medium, slow: 1, started: BTreeSet::new() }
     }
 
     /// I/O that has been asked for since the last call.

@@ -4,7 +4,10 @@
 //! write is under way, either that or the new content; nothing else, ever.
 
 use client::Omap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// All that an object holds.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -39,6 +42,14 @@ pub struct Model {
     pub stop: bool,
     /// What went wrong; anything here fails the run.
     pub faults: Vec<String>,
+    /// More breaks than redundancy promises to survive: operations may fail or never end, but nothing may be wrong.
+    pub lenient: bool,
+    /// Operations that failed, where they may.
+    pub failed: u64,
+    /// Objects whose writer does not know what they hold.
+    given_up: BTreeSet<String>,
+    /// Tells what clients do, with the time, to whoever replays a run.
+    pub told_at: Option<Arc<AtomicU64>>,
 }
 
 impl Model {
@@ -65,6 +76,30 @@ impl Model {
         }
     }
 
+    /// An operation failed. Where that may be, its object is left alone: it holds what it held, or what was to be written.
+    pub fn failed(&mut self, name: &str, what: String) {
+        if !self.lenient {
+            return self.fault(what);
+        }
+        self.failed += 1;
+        if self.objects.get(name).is_some_and(|o| o.under_way.is_some()) {
+            self.given_up.insert(name.to_owned());
+        }
+    }
+
+    /// True if nobody may write the object any more.
+    pub fn is_given_up(&self, name: &str) -> bool {
+        self.given_up.contains(name)
+    }
+
+    /// Tells something, if anybody listens.
+    pub fn tell(&self, what: impl FnOnce() -> String) {
+        if let Some(at) = &self.told_at {
+            let at = Duration::from_nanos(at.load(Ordering::Relaxed));
+            eprintln!("{:>11.6}  client  {}", at.as_secs_f64(), what());
+        }
+    }
+
     /// What the object surely holds when nothing is under way.
     pub fn content(&self, name: &str) -> Option<Content> {
         self.objects.get(name).and_then(|o| o.acked.clone())
@@ -78,6 +113,7 @@ impl Model {
     /// A read returned `found`.
     pub fn check(&mut self, name: &str, found: Option<&Content>) {
         self.reads += 1;
+        self.tell(|| format!("read {name}: {}", told(found).map_or("absent".into(), |c| format!("{} bytes, crc {:08x}", c.0, c.1))));
         let object = self.objects.get(name).cloned().unwrap_or_default();
         let allowed = std::iter::once(&object.acked).chain(&object.under_way);
         if !allowed.into_iter().any(|content| content.as_ref() == found) {

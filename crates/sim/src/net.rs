@@ -5,7 +5,7 @@
 use crate::host::HostId;
 use bytes::Bytes;
 use msgr::SockId;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 
 /// Delays of the simulated network, nanoseconds.
 #[derive(Debug, Clone)]
@@ -62,8 +62,8 @@ pub(crate) struct Link {
 pub(crate) struct Net {
     pub links: BTreeMap<LinkId, Link>,
     pub by_end: BTreeMap<End, (LinkId, usize)>,
-    /// Pairs that cannot hear each other, lower number first.
-    blocked: BTreeSet<(HostId, HostId)>,
+    /// Who is not heard by whom, and for how many reasons.
+    blocked: BTreeMap<(HostId, HostId), u32>,
     next: u64,
 }
 
@@ -88,15 +88,26 @@ impl Net {
         self.links.iter().filter(|(_, l)| l.ends.iter().any(|e| e.host == host)).map(|(id, _)| *id).collect()
     }
 
-    pub fn block(&mut self, a: HostId, b: HostId) {
-        self.blocked.insert((a.min(b), a.max(b)));
+    /// The second hears nothing of the first any more.
+    pub fn block(&mut self, from: HostId, to: HostId) {
+        *self.blocked.entry((from, to)).or_default() += 1;
+    }
+
+    /// Takes one `block` back.
+    pub fn unblock(&mut self, from: HostId, to: HostId) {
+        if let Some(reasons) = self.blocked.get_mut(&(from, to)) {
+            *reasons -= 1;
+            if *reasons == 0 {
+                self.blocked.remove(&(from, to));
+            }
+        }
     }
 
     pub fn heal(&mut self) {
         self.blocked.clear();
     }
 
-    pub fn blocked(&self, a: HostId, b: HostId) -> bool {
-        self.blocked.contains(&(a.min(b), a.max(b)))
+    pub fn blocked(&self, from: HostId, to: HostId) -> bool {
+        self.blocked.contains_key(&(from, to))
     }
 }

@@ -12,9 +12,11 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use store::IoId;
-use store::mem::MemDisk;
-use types::Mono;
+use store::mem::{MemDisk, MemIo};
+use types::{Errno, Mono};
 
 /// What a run may shuffle.
 #[derive(Debug, Clone, Default)]
@@ -48,6 +50,8 @@ pub struct Sim {
     pub log: Log,
     pub tunables: Tunables,
     ns: u64,
+    /// `ns` again, for logs.
+    time: Arc<AtomicU64>,
     rng: ChaCha8Rng,
     queue: BTreeMap<(u64, u64), Due>,
     next_due: u64,
@@ -63,6 +67,7 @@ impl Sim {
             log: Log::default(),
             tunables,
             ns: 0,
+            time: Arc::default(),
             rng: ChaCha8Rng::seed_from_u64(seed),
             queue: BTreeMap::new(),
             next_due: 0,
@@ -185,6 +190,53 @@ impl Sim {
     pub fn partition(&mut self, a: HostId, b: HostId) {
         self.log.event(self.ns, format_args!("{} and {} are parted", self.hosts[a.0].name, self.hosts[b.0].name), &[]);
         self.net.block(a, b);
+        self.net.block(b, a);
+    }
+
+    /// `to` hears nothing of `from` until `rejoin` or `heal`; the other direction works.
+    pub fn silence(&mut self, from: HostId, to: HostId) {
+        self.log.event(self.ns, format_args!("{} is not heard by {}", self.hosts[from.0].name, self.hosts[to.0].name), &[]);
+        self.net.block(from, to);
+    }
+
+    /// `to` hears `from` again, unless that had another reason, too.
+    pub fn rejoin(&mut self, from: HostId, to: HostId) {
+        self.log.event(self.ns, format_args!("{} is heard by {}", self.hosts[from.0].name, self.hosts[to.0].name), &[]);
+        self.net.unblock(from, to);
+    }
+
+    /// A process does nothing until `ns`, as after SIGSTOP.
+    pub fn pause(&mut self, id: HostId, ns: u64) {
+        self.log.event(self.ns, format_args!("{} pauses", self.hosts[id.0].name), &[]);
+        let host = &mut self.hosts[id.0];
+        host.busy_until = host.busy_until.max(ns);
+    }
+
+    /// A process's wall clock is set, by so many seconds; its monotonic clock goes on.
+    pub fn set_clock(&mut self, id: HostId, by_s: i64) {
+        self.log.event(self.ns, format_args!("the clock of {} jumps by {by_s} s", self.hosts[id.0].name), &[]);
+        self.hosts[id.0].wall_skew += by_s * 1_000_000_000;
+    }
+
+    /// From now on I/O on a process's disk takes so many times as long.
+    pub fn slow_disk(&mut self, id: HostId, factor: u64) {
+        self.log.event(self.ns, format_args!("the disk of {} takes {factor} times as long", self.hosts[id.0].name), &[]);
+        self.hosts[id.0].disk.slow = factor;
+    }
+
+    /// The next I/O of that kind on a process's disk fails (EIO).
+    pub fn fail_io(&mut self, id: HostId, io: MemIo) {
+        self.log.event(self.ns, format_args!("the disk of {} will fail: {io:?}", self.hosts[id.0].name), &[]);
+        self.hosts[id.0].disk.medium.fail_next(io, Errno::EIO);
+    }
+
+    pub fn name(&self, id: HostId) -> &str {
+        &self.hosts[id.0].name
+    }
+
+    /// Simulated time, for those who only tell it.
+    pub fn time(&self) -> Arc<AtomicU64> {
+        self.time.clone()
     }
 
     /// Ends every partition.
@@ -241,7 +293,11 @@ impl Sim {
     }
 
     fn handle(&mut self, due: Due) {
+        self.time.store(self.ns, Ordering::Relaxed);
         match due {
+            Due::Run { host, life } if self.alive(host, life) && self.hosts[host.0].busy_until > self.ns => {
+                self.due(self.hosts[host.0].busy_until, Due::Run { host, life });
+            }
             Due::Run { host, life } if self.alive(host, life) => self.run(host),
             Due::Wake { host, life } if self.alive(host, life) => self.wake_due(host),
             Due::Io { host, life, id } if self.alive(host, life) => {
@@ -301,9 +357,9 @@ impl Sim {
 
     fn start_io(&mut self, id: HostId) {
         let host = &mut self.hosts[id.0];
-        let life = host.life;
+        let (life, slow) = (host.life, host.disk.slow);
         for (io, kind) in host.disk.start() {
-            let at = self.ns + self.tunables.disk.latency(kind, &mut self.rng);
+            let at = self.ns + self.tunables.disk.latency(kind, &mut self.rng) * slow;
             self.due(at, Due::Io { host: id, life, id: io });
         }
     }
@@ -403,6 +459,10 @@ impl Sim {
     }
 
     fn dial_accepted(&mut self, id: LinkId) {
+        let Some(ends) = self.net.links.get(&id).map(|l| l.ends) else { return };
+        if self.net.blocked(ends[1].host, ends[0].host) {
+            return self.due(self.ns + RETRY_NS, Due::Connected { link: id });
+        }
         let Some(link) = self.net.links.get_mut(&id) else { return };
         link.open = true;
         let end = link.ends[0];
@@ -415,7 +475,8 @@ impl Sim {
     fn packet_arrives(&mut self, id: LinkId, side: usize) {
         let Some(ends) = self.net.links.get(&id).map(|l| l.ends) else { return };
         let end = ends[side];
-        if self.net.blocked(ends[0].host, ends[1].host) {
+        let early = side == 0 && self.net.links.get(&id).is_some_and(|l| !l.open);
+        if early || self.net.blocked(ends[1 - side].host, end.host) {
             let at = self.ns + RETRY_NS;
             return self.due(at, Due::Arrive { link: id, side });
         }

@@ -88,6 +88,9 @@ impl Writer {
     }
 
     async fn step(&mut self, pool: &IoCtx, object: &str) {
+        if self.model.borrow().is_given_up(object) {
+            return;
+        }
         let now = self.model.borrow().content(object);
         match (self.rng.random_range(0..14), now) {
             (0..=2, _) => self.read(pool, object).await,
@@ -218,10 +221,11 @@ impl Writer {
 
     fn wrote(&self, object: &str, what: &str, result: Result<(), Errno>) {
         let mut model = self.model.borrow_mut();
+        model.tell(|| format!("{what} {object}: {}", result.map_or_else(|e| e.to_string(), |()| "acknowledged".into())));
         match result {
             Ok(()) => model.acknowledged(object),
             Err(Errno::ENOSPC) if self.work.full_try => model.refused(object),
-            Err(errno) => model.fault(format!("{what} of {object}: {errno}")),
+            Err(errno) => model.failed(object, format!("{what} of {object}: {errno}")),
         }
     }
 
@@ -236,7 +240,7 @@ async fn read_and_check(pool: &IoCtx, object: &str, model: &Rc<RefCell<Model>>) 
     match result {
         Ok(found) => model.check(object, Some(&found)),
         Err(Errno::ENOENT) => model.check(object, None),
-        Err(errno) => model.fault(format!("read of {object}: {errno}")),
+        Err(errno) => model.failed(object, format!("read of {object}: {errno}")),
     }
 }
 
@@ -255,17 +259,36 @@ async fn read_all(pool: &IoCtx, object: &str) -> Result<Content, Errno> {
     Ok(Content { data: out(0).to_vec(), xattrs, omap })
 }
 
+/// Tasks that read one object each: none waits for another one's.
+pub fn read_each(pool: &str, model: &Rc<RefCell<Model>>, handle: &Handle, clock: &Clock) -> Vec<Task> {
+    let names = model.borrow().names();
+    let read = |name: String| {
+        let (pool, model, handle, clock) = (pool.to_owned(), model.clone(), handle.clone(), clock.clone());
+        Box::pin(async move {
+            let io = await_pool(&pool, &handle, &clock).await;
+            read_and_check(&io, &name, &model).await;
+            model.borrow_mut().finished += 1;
+        }) as Task
+    };
+    names.into_iter().map(read).collect()
+}
+
+/// Waits for the pool to be there.
+pub(crate) async fn await_pool(pool: &str, handle: &Handle, clock: &Clock) -> IoCtx {
+    loop {
+        if handle.connect().await.is_ok()
+            && let Ok(io) = handle.pool(pool).await
+        {
+            return io;
+        }
+        clock.sleep(Duration::from_millis(500)).await;
+    }
+}
+
 /// A task that reads every object there ever was and checks it.
 pub fn read_everything(pool: String, model: Rc<RefCell<Model>>, handle: Handle, clock: Clock) -> Task {
     Box::pin(async move {
-        let io = loop {
-            if handle.connect().await.is_ok()
-                && let Ok(io) = handle.pool(&pool).await
-            {
-                break io;
-            }
-            clock.sleep(Duration::from_millis(500)).await;
-        };
+        let io = await_pool(&pool, &handle, &clock).await;
         let names = model.borrow().names();
         for name in names {
             read_and_check(&io, &name, &model).await;

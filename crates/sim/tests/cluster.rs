@@ -1,11 +1,9 @@
 //! Whole clusters under faults: what was acknowledged is there, and a seed gives the same run.
 
 use rand::Rng;
+use sim::checks::*;
 use sim::{Cluster, HostId, Plan, Tunables, Workload};
-use std::collections::BTreeMap;
 use std::time::Duration;
-use store::{ReadFlags, ReadId, Store, StoreConfig, StoreEvent};
-use types::HObject;
 
 const SECOND: u64 = 1_000_000_000;
 
@@ -126,29 +124,6 @@ fn replace_disk(cluster: &mut Cluster, down: &mut Vec<HostId>, pgs: u32) {
     cluster.sim.start(osd);
 }
 
-/// True if something becomes true within a minute or two.
-fn soon(cluster: &mut Cluster, mut holds: impl FnMut(&mut Cluster) -> bool) -> bool {
-    let until = cluster.sim.now_ns() + 120 * SECOND;
-    while cluster.sim.now_ns() < until {
-        if holds(cluster) {
-            return true;
-        }
-        cluster.sim.run_until(cluster.sim.now_ns() + SECOND);
-    }
-    false
-}
-
-/// True if a PG's primary serves, with an acting set without that OSD.
-fn serves_without(cluster: &mut Cluster, pg: &str, osd: i64) -> bool {
-    let said = |reply: &[u8]| -> Option<bool> {
-        let at = reply.iter().position(|b| *b == b'{')?;
-        let query: serde_json::Value = serde_json::from_slice(reply.get(at..)?).ok()?;
-        let acting = query.get("acting")?.as_array()?;
-        Some(query.get("state")?.as_str()?.starts_with("active") && acting.iter().all(|o| o.as_i64() != Some(osd)))
-    };
-    ask_about(cluster, pg).iter().any(|reply| said(reply) == Some(true))
-}
-
 /// Monitors come, go and lose a disk while the cluster is hurt, in half of the runs with three of them.
 fn mons_change(seed: u64) -> bool {
     plan(seed).mons == 3 && env("MEMBERS").map_or((seed / 15).is_multiple_of(2), |on| on > 0)
@@ -172,20 +147,6 @@ fn change_mons(cluster: &mut Cluster, round: usize, lost: usize, down: &mut Vec<
         }
         _ => {}
     }
-}
-
-/// Those of the map agree, once nothing hurts them any more.
-fn wait_for_quorum(cluster: &mut Cluster) {
-    let until = cluster.sim.now_ns() + 300 * SECOND;
-    let mut said = String::new();
-    while cluster.sim.now_ns() < until {
-        said = cluster.ask(r#"{"prefix": "quorum_status", "format": "json"}"#);
-        if said.contains(r#""quorum":[0,1,2],"#) && said.matches(r#""rank":"#).count() == 3 {
-            return;
-        }
-        cluster.sim.run_until(cluster.sim.now_ns() + 5 * SECOND);
-    }
-    cluster.model.borrow_mut().fault(format!("not all three monitors agree: {said}"));
 }
 
 /// Hurts the cluster for a while.
@@ -279,149 +240,11 @@ fn rot_in_peace(cluster: &mut Cluster, plan: &Plan) {
     wait_for_scrubs(cluster, plan);
 }
 
-/// Some blocks of a disk go bad; the first is the label, without which it would not start.
-fn rot(cluster: &mut Cluster, osd: HostId, pages: usize) {
-    let disk = cluster.sim.disk(osd);
-    let used: Vec<u64> = disk.pages_in_use().into_iter().filter(|page| *page > 0).collect();
-    for _ in 0..pages.min(used.len()) {
-        let rng = cluster.sim.rng();
-        disk.rot(used[rng.random_range(0..used.len())], rng.random_range(0..4096));
-    }
-}
-
 /// A replayed seed says what its daemons log, as `SIM_LOG` filters.
 fn start_log() {
     if std::env::var("SEED").is_ok() {
         let filter = std::env::var("SIM_LOG").unwrap_or_else(|_| "info".into());
         let _ = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).without_time().with_writer(std::io::stderr).try_init();
-    }
-}
-
-/// Every PG has to become active+clean: somebody's primary says so.
-fn wait_for_clean(cluster: &mut Cluster, pgs: u32) {
-    let until = cluster.sim.now_ns() + 900 * SECOND;
-    let mut unclean = Vec::new();
-    while cluster.sim.now_ns() < until && cluster.model.borrow().faults.is_empty() {
-        unclean = (0..pgs).map(|pg| format!("1.{pg:x}")).filter(|pg| !is_clean(cluster, pg)).collect();
-        if unclean.is_empty() {
-            // Copies that nobody needs any more are being removed.
-            return cluster.sim.run_until(cluster.sim.now_ns() + 10 * SECOND);
-        }
-        cluster.sim.run_until(cluster.sim.now_ns() + 10 * SECOND);
-    }
-    cluster.model.borrow_mut().fault(format!("PGs {unclean:?} do not become active+clean"));
-}
-
-fn is_clean(cluster: &mut Cluster, pg: &str) -> bool {
-    // A scrub may be under way.
-    is_said(cluster, pg, r#""active+clean"#)
-}
-
-/// True if somebody answers that of a PG.
-fn is_said(cluster: &mut Cluster, pg: &str, what: &str) -> bool {
-    ask_about(cluster, pg).iter().any(|reply| String::from_utf8_lossy(reply).contains(what))
-}
-
-/// What every OSD says of a PG.
-fn ask_about(cluster: &mut Cluster, pg: &str) -> Vec<Vec<u8>> {
-    cluster.sim.admin_replies();
-    for osd in cluster.osds.clone() {
-        cluster.sim.admin(osd, 1, &format!(r#"{{"prefix": "pg", "pgid": "{pg}", "cmd": "query"}}"#));
-    }
-    cluster.sim.run_until(cluster.sim.now_ns() + SECOND / 10);
-    cluster.sim.admin_replies().into_iter().map(|(_, _, reply)| reply.to_vec()).collect()
-}
-
-/// Takes the power from every OSD and looks at what is on the disks.
-fn check_stores(cluster: &mut Cluster) {
-    for (n, osd) in cluster.osds.clone().into_iter().enumerate() {
-        cluster.sim.crash(osd, true);
-        let disk = cluster.sim.disk(osd);
-        match store::fsck(&mut disk.dev(), &disk.kv(), true) {
-            Ok(report) if report.errors.is_empty() => {}
-            bad => cluster.model.borrow_mut().fault(format!("the disk of osd.{n}: {bad:?}")),
-        }
-        cluster.sim.start(osd);
-    }
-}
-
-/// Copies of an object that differ, on whatever disk they are, by blocks. It takes the power from every OSD.
-fn compare_copies(cluster: &mut Cluster) {
-    let mut found: BTreeMap<String, BTreeMap<usize, Vec<u32>>> = BTreeMap::new();
-    for (n, osd) in cluster.osds.clone().into_iter().enumerate() {
-        cluster.sim.crash(osd, false);
-        let disk = cluster.sim.disk(osd);
-        let info = store::probe(&disk.kv()).expect("readable").expect("formatted");
-        let mut s = Store::mount(disk.dev(), disk.kv(), StoreConfig::default(), info.fsid, info.whoami).expect("mounts");
-        for (coll, _) in s.collections() {
-            for object in s.list(coll, &HObject::min(), &HObject::max(), 1000).map(|(o, _)| o).unwrap_or_default() {
-                s.read(ReadId(1), coll, &object, 0, 1 << 20, ReadFlags::default());
-                let data = loop {
-                    match s.poll_event() {
-                        Some(StoreEvent::ReadDone { result, .. }) => break result,
-                        Some(_) => {}
-                        None => disk.pending().into_iter().for_each(|(id, _)| s.handle_io(Default::default(), id, disk.complete(id))),
-                    }
-                };
-                let data = data.map(|d| d.data.contiguous().to_vec()).unwrap_or_default();
-                let blocks = data.chunks(4096).map(crc32c_of).collect();
-                found.entry(format!("{coll} {:?}", object.name)).or_default().insert(n, blocks);
-            }
-        }
-    }
-    for (object, copies) in found {
-        let mut all = copies.values();
-        let first = all.next();
-        if all.any(|c| Some(c) != first) {
-            cluster.model.borrow_mut().fault(format!("copies of {object} differ: {copies:x?}"));
-        }
-    }
-}
-
-/// Where scrubs repair what they find, every PG has time for a scrub, a repair, and a look whether it helped.
-fn wait_for_scrubs(cluster: &mut Cluster, plan: &Plan) {
-    if plan.scrub_s > 0 {
-        cluster.sim.run_until(cluster.sim.now_ns() + u64::from(6 * plan.scrub_s) * SECOND);
-        wait_for_clean(cluster, plan.pgs);
-    }
-}
-
-/// Everything that one OSD has goes bad, with all OSDs down; then clients read everything.
-fn rot_one_disk(cluster: &mut Cluster, readers_before: usize, plan: &Plan) {
-    let rotten = cluster.sim.rng().random_range(0..cluster.osds.len());
-    let disk = cluster.sim.disk(cluster.osds[rotten]);
-    disk.pages_in_use().into_iter().filter(|page| *page > 0).for_each(|page| disk.rot(page, 100));
-    cluster.osds.clone().into_iter().for_each(|osd| cluster.sim.start(osd));
-    wait_for_clean(cluster, plan.pgs);
-    cluster.add_reader();
-    if !cluster.run_until_finished(readers_before + 1, Duration::from_secs(300)) {
-        cluster.model.borrow_mut().fault("with one rotten disk the reader does not end".into());
-    }
-    if plan.scrub_s > 0 {
-        wait_for_scrubs(cluster, plan);
-        check_stores(cluster);
-    }
-}
-
-fn crc32c_of(data: &[u8]) -> u32 {
-    data.iter().fold(0u32, |h, b| h.rotate_left(5) ^ u32::from(*b).wrapping_mul(0x9e37_79b9))
-}
-
-/// Asks around, for whoever replays a seed that failed.
-fn examine(cluster: &mut Cluster) {
-    cluster.sim.log.verbose = false;
-    for prefix in ["osd dump", "health"] {
-        eprintln!("{}", cluster.ask(&format!(r#"{{"prefix": "{prefix}", "format": "json-pretty"}}"#)));
-    }
-    for osd in cluster.osds.clone() {
-        for prefix in ["status", "dump_ops_in_flight", "dump_pgs"] {
-            cluster.sim.admin(osd, 1, &format!(r#"{{"prefix": "{prefix}"}}"#));
-            let until = cluster.sim.now_ns() + SECOND;
-            cluster.sim.run_until(until);
-            for (host, _, reply) in cluster.sim.admin_replies() {
-                eprintln!("{host:?} {prefix}: {}", String::from_utf8_lossy(&reply));
-            }
-        }
     }
 }
 
@@ -457,7 +280,7 @@ fn run(seed: u64, rounds: usize) -> Outcome {
     wait_for_clean(&mut cluster, plan(seed).pgs);
     wait_for_scrubs(&mut cluster, &plan(seed));
     if rounds > 5 && mons_change(seed) {
-        wait_for_quorum(&mut cluster);
+        wait_for_quorum(&mut cluster, 3);
     }
     check_stores(&mut cluster);
     if std::env::var("SEED").is_ok() && !cluster.model.borrow().faults.is_empty() {
@@ -540,5 +363,15 @@ fn a_seed_gives_the_same_run_byte_for_byte() {
     for seed in seeds(4) {
         let (a, b) = (run(seed, 8), run(seed, 8));
         assert_eq!((a.hash, a.events, a.seconds), (b.hash, b.events, b.seconds), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_scenario_gives_the_same_run_byte_for_byte() {
+    for seed in 1..3 {
+        let run = || sim::Trial::new(sim::Scenario::of_seed(seed), false).run();
+        let (a, b) = (run(), run());
+        assert!(a.faults.is_empty(), "seed {seed}: {:#?}", a.faults);
+        assert_eq!((a.hash, a.events, a.history), (b.hash, b.events, b.history), "seed {seed}");
     }
 }

@@ -106,6 +106,13 @@ impl Schedule {
     }
 }
 
+/// Seconds since a stamp. One from well in the future was made by a clock that has been set since: that was too long ago, or
+/// nothing would be scrubbed until the time comes again.
+fn age(now: Utime, at: Utime) -> f64 {
+    let (now, at) = (now.to_duration().as_secs_f64(), at.to_duration().as_secs_f64());
+    if at > now + 60.0 { f64::INFINITY } else { (now - at).max(0.0) }
+}
+
 impl Pg {
     /// The scrub that is due by itself, if one is.
     pub(super) fn due_scrub(&mut self, cx: &mut Cx<'_>) -> Option<Wanted> {
@@ -122,7 +129,7 @@ impl Pg {
             _ => otherwise,
         };
         let (min, deep) = (own(PoolOptKey::SCRUB_MIN_INTERVAL, o.min_interval), own(PoolOptKey::DEEP_SCRUB_INTERVAL, o.deep_interval));
-        let since = |at: Utime| cx.now.wall.to_duration().saturating_sub(at.to_duration()).as_secs_f64();
+        let since = |at: Utime| age(cx.now.wall, at);
         let history = &self.history.scrubs;
         let jitter = *self.scrubs.schedule.jitter.get_or_insert_with(|| cx.sh.rng.random_range(0.0..1.0));
         if since(history.last_scrub_stamp) < min * (1.0 + o.randomize * jitter) {
@@ -202,5 +209,12 @@ mod tests {
         assert_eq!(allowed(0, 0).len(), 24);
         assert_eq!(allowed(1, 4), [1, 2, 3]);
         assert_eq!(allowed(22, 2), [0, 1, 22, 23]);
+    }
+
+    #[test]
+    fn a_stamp_of_a_clock_that_was_set_back_does_not_put_a_scrub_off() {
+        assert_eq!(age(at(5), at(4)), 3600.0);
+        assert_eq!(age(at(5), Utime { sec: at(5).sec + 2, nsec: 0 }), 0.0);
+        assert_eq!(age(at(5), at(6)), f64::INFINITY);
     }
 }

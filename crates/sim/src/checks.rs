@@ -1,0 +1,187 @@
+//! Looks at a whole cluster: what it says of itself, and what is on its disks.
+
+use crate::cluster::{Cluster, Plan};
+use crate::host::HostId;
+use rand::Rng;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use store::{ReadFlags, ReadId, Store, StoreConfig, StoreEvent};
+use types::HObject;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Every PG has to become active+clean: somebody's primary says so.
+pub fn wait_for_clean(cluster: &mut Cluster, pgs: u32) {
+    let until = cluster.sim.now_ns() + 900 * SECOND;
+    let mut unclean = Vec::new();
+    while cluster.sim.now_ns() < until && cluster.model.borrow().faults.is_empty() {
+        unclean = (0..pgs).map(|pg| format!("1.{pg:x}")).filter(|pg| !is_clean(cluster, pg)).collect();
+        if unclean.is_empty() {
+            // Copies that nobody needs any more are being removed.
+            return cluster.sim.run_until(cluster.sim.now_ns() + 10 * SECOND);
+        }
+        cluster.sim.run_until(cluster.sim.now_ns() + 10 * SECOND);
+    }
+    cluster.model.borrow_mut().fault(format!("PGs {unclean:?} do not become active+clean"));
+}
+
+/// Where scrubs repair what they find, every PG has time for a scrub, a repair, and a look whether it helped.
+pub fn wait_for_scrubs(cluster: &mut Cluster, plan: &Plan) {
+    if plan.scrub_s > 0 {
+        cluster.sim.run_until(cluster.sim.now_ns() + u64::from(6 * plan.scrub_s) * SECOND);
+        wait_for_clean(cluster, plan.pgs);
+    }
+}
+
+/// True if something becomes true within a minute or two.
+pub fn soon(cluster: &mut Cluster, mut holds: impl FnMut(&mut Cluster) -> bool) -> bool {
+    let until = cluster.sim.now_ns() + 120 * SECOND;
+    while cluster.sim.now_ns() < until {
+        if holds(cluster) {
+            return true;
+        }
+        cluster.sim.run_until(cluster.sim.now_ns() + SECOND);
+    }
+    false
+}
+
+pub fn is_clean(cluster: &mut Cluster, pg: &str) -> bool {
+    // A scrub may be under way.
+    is_said(cluster, pg, r#""active+clean"#)
+}
+
+/// True if somebody answers that of a PG.
+pub fn is_said(cluster: &mut Cluster, pg: &str, what: &str) -> bool {
+    ask_about(cluster, pg).iter().any(|reply| String::from_utf8_lossy(reply).contains(what))
+}
+
+/// True if a PG's primary serves, with an acting set without that OSD.
+pub fn serves_without(cluster: &mut Cluster, pg: &str, osd: i64) -> bool {
+    let said = |reply: &[u8]| -> Option<bool> {
+        let at = reply.iter().position(|b| *b == b'{')?;
+        let query: serde_json::Value = serde_json::from_slice(reply.get(at..)?).ok()?;
+        let acting = query.get("acting")?.as_array()?;
+        Some(query.get("state")?.as_str()?.starts_with("active") && acting.iter().all(|o| o.as_i64() != Some(osd)))
+    };
+    ask_about(cluster, pg).iter().any(|reply| said(reply) == Some(true))
+}
+
+/// What every OSD says of a PG.
+pub fn ask_about(cluster: &mut Cluster, pg: &str) -> Vec<Vec<u8>> {
+    cluster.sim.admin_replies();
+    for osd in cluster.osds.clone() {
+        cluster.sim.admin(osd, 1, &format!(r#"{{"prefix": "pg", "pgid": "{pg}", "cmd": "query"}}"#));
+    }
+    cluster.sim.run_until(cluster.sim.now_ns() + SECOND / 10);
+    cluster.sim.admin_replies().into_iter().map(|(_, _, reply)| reply.to_vec()).collect()
+}
+
+/// Some blocks of a disk go bad; the first is the label, without which it would not start.
+pub fn rot(cluster: &mut Cluster, osd: HostId, pages: usize) {
+    let disk = cluster.sim.disk(osd);
+    let used: Vec<u64> = disk.pages_in_use().into_iter().filter(|page| *page > 0).collect();
+    for _ in 0..pages.min(used.len()) {
+        let rng = cluster.sim.rng();
+        disk.rot(used[rng.random_range(0..used.len())], rng.random_range(0..4096));
+    }
+}
+
+/// Everything that one OSD has goes bad, with all OSDs down; then clients read everything.
+pub fn rot_one_disk(cluster: &mut Cluster, readers_before: usize, plan: &Plan) {
+    let rotten = cluster.sim.rng().random_range(0..cluster.osds.len());
+    let disk = cluster.sim.disk(cluster.osds[rotten]);
+    disk.pages_in_use().into_iter().filter(|page| *page > 0).for_each(|page| disk.rot(page, 100));
+    cluster.osds.clone().into_iter().for_each(|osd| cluster.sim.start(osd));
+    wait_for_clean(cluster, plan.pgs);
+    cluster.add_reader();
+    if !cluster.run_until_finished(readers_before + 1, Duration::from_secs(300)) {
+        cluster.model.borrow_mut().fault("with one rotten disk the reader does not end".into());
+    }
+    if plan.scrub_s > 0 {
+        wait_for_scrubs(cluster, plan);
+        check_stores(cluster);
+    }
+}
+
+/// Takes the power from every OSD and looks at what is on the disks.
+pub fn check_stores(cluster: &mut Cluster) {
+    for (n, osd) in cluster.osds.clone().into_iter().enumerate() {
+        cluster.sim.crash(osd, true);
+        let disk = cluster.sim.disk(osd);
+        match store::fsck(&mut disk.dev(), &disk.kv(), true) {
+            Ok(report) if report.errors.is_empty() => {}
+            bad => cluster.model.borrow_mut().fault(format!("the disk of osd.{n}: {bad:?}")),
+        }
+        cluster.sim.start(osd);
+    }
+}
+
+/// Copies of an object that differ, on whatever disk they are, by blocks. It takes the power from every OSD.
+pub fn compare_copies(cluster: &mut Cluster) {
+    let mut found: BTreeMap<String, BTreeMap<usize, Vec<u32>>> = BTreeMap::new();
+    for (n, osd) in cluster.osds.clone().into_iter().enumerate() {
+        cluster.sim.crash(osd, false);
+        let disk = cluster.sim.disk(osd);
+        let info = store::probe(&disk.kv()).expect("readable").expect("formatted");
+        let mut s = Store::mount(disk.dev(), disk.kv(), StoreConfig::default(), info.fsid, info.whoami).expect("mounts");
+        for (coll, _) in s.collections() {
+            for object in s.list(coll, &HObject::min(), &HObject::max(), 1000).map(|(o, _)| o).unwrap_or_default() {
+                s.read(ReadId(1), coll, &object, 0, 1 << 20, ReadFlags::default());
+                let data = loop {
+                    match s.poll_event() {
+                        Some(StoreEvent::ReadDone { result, .. }) => break result,
+                        Some(_) => {}
+                        None => disk.pending().into_iter().for_each(|(id, _)| s.handle_io(Default::default(), id, disk.complete(id))),
+                    }
+                };
+                let data = data.map(|d| d.data.contiguous().to_vec()).unwrap_or_default();
+                let blocks = data.chunks(4096).map(crc32c_of).collect();
+                found.entry(format!("{coll} {:?}", object.name)).or_default().insert(n, blocks);
+            }
+        }
+    }
+    for (object, copies) in found {
+        let mut all = copies.values();
+        let first = all.next();
+        if all.any(|c| Some(c) != first) {
+            cluster.model.borrow_mut().fault(format!("copies of {object} differ: {copies:x?}"));
+        }
+    }
+}
+
+fn crc32c_of(data: &[u8]) -> u32 {
+    data.iter().fold(0u32, |h, b| h.rotate_left(5) ^ u32::from(*b).wrapping_mul(0x9e37_79b9))
+}
+
+/// Asks around, for whoever replays a seed that failed.
+pub fn examine(cluster: &mut Cluster) {
+    cluster.sim.log.verbose = false;
+    for prefix in ["osd dump", "health"] {
+        eprintln!("{}", cluster.ask(&format!(r#"{{"prefix": "{prefix}", "format": "json-pretty"}}"#)));
+    }
+    for osd in cluster.osds.clone() {
+        for prefix in ["status", "dump_ops_in_flight", "dump_pgs"] {
+            cluster.sim.admin(osd, 1, &format!(r#"{{"prefix": "{prefix}"}}"#));
+            let until = cluster.sim.now_ns() + SECOND;
+            cluster.sim.run_until(until);
+            for (host, _, reply) in cluster.sim.admin_replies() {
+                eprintln!("{host:?} {prefix}: {}", String::from_utf8_lossy(&reply));
+            }
+        }
+    }
+}
+
+/// Those of the map agree, once nothing hurts them any more.
+pub fn wait_for_quorum(cluster: &mut Cluster, mons: usize) {
+    let until = cluster.sim.now_ns() + 300 * SECOND;
+    let mut said = String::new();
+    while cluster.sim.now_ns() < until {
+        said = cluster.ask(r#"{"prefix": "quorum_status", "format": "json"}"#);
+        let all: Vec<String> = (0..mons).map(|n| n.to_string()).collect();
+        if said.contains(&format!(r#""quorum":[{}],"#, all.join(","))) && said.matches(r#""rank":"#).count() == mons {
+            return;
+        }
+        cluster.sim.run_until(cluster.sim.now_ns() + 5 * SECOND);
+    }
+    cluster.model.borrow_mut().fault(format!("not all {mons} monitors agree: {said}"));
+}

@@ -1,0 +1,162 @@
+//! Operations that race for the same objects, as they were seen from outside: for a checker of linearizability
+//! (`tests/linearizability`, which says what a line holds).
+
+use crate::cluster::POOL;
+use crate::model::Model;
+use crate::program::Clock;
+use crate::workload::await_pool;
+use bytes::Bytes;
+use client::{Handle, IoCtx};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde_json::{Map, Value, json};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use types::Errno;
+use types::msg::osd_op::Extent;
+use types::msg::{Op, OsdOp};
+
+/// So many objects are raced for at once, for so long; then for others, so that no history is long.
+const OBJECTS: u64 = 2;
+const PERIOD_NS: u64 = 20_000_000_000;
+const TOKEN: usize = 16;
+/// `-(MAX_ERRNO + position)`: contents differ there.
+const MAX_ERRNO: i32 = 4095;
+
+/// Every operation of a run. One without a `return` was not answered.
+#[derive(Debug, Default)]
+pub struct History {
+    ops: Vec<Map<String, Value>>,
+}
+
+impl History {
+    /// One operation a line.
+    pub fn lines(&self) -> String {
+        self.ops.iter().map(|op| Value::Object(op.clone()).to_string() + "\n").collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.ops.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ops.is_empty()
+    }
+
+    fn begin(&mut self, op: Value) -> usize {
+        self.ops.extend(op.as_object().cloned());
+        self.ops.len() - 1
+    }
+
+    fn end(&mut self, n: usize, at: u64, result: &str, value: Option<&str>) {
+        let op = &mut self.ops[n];
+        op.insert("return".into(), at.into());
+        op.insert("result".into(), result.into());
+        value.into_iter().for_each(|v| drop(op.insert("value".into(), v.into())));
+    }
+}
+
+/// A task that races until the model says stop.
+pub(crate) fn share(
+    client: usize,
+    seed: u64,
+    model: &Rc<RefCell<Model>>,
+    history: &Rc<RefCell<History>>,
+    handle: &Handle,
+    clock: &Clock,
+    time: &Arc<AtomicU64>,
+) -> Pin<Box<dyn Future<Output = ()>>> {
+    let (handle, clock) = (handle.clone(), clock.clone());
+    let mut sharer = Sharer {
+        client,
+        rng: ChaCha8Rng::seed_from_u64(seed ^ (client as u64 + 77)),
+        model: model.clone(),
+        history: history.clone(),
+        time: time.clone(),
+        count: 0,
+        seen: BTreeMap::new(),
+    };
+    Box::pin(async move {
+        let pool = await_pool(POOL, &handle, &clock).await;
+        while !sharer.model.borrow().stop {
+            sharer.step(&pool).await;
+            let pause = sharer.rng.random_range(0..300);
+            clock.sleep(Duration::from_millis(pause)).await;
+        }
+        sharer.model.borrow_mut().finished += 1;
+    })
+}
+
+struct Sharer {
+    client: usize,
+    rng: ChaCha8Rng,
+    model: Rc<RefCell<Model>>,
+    history: Rc<RefCell<History>>,
+    /// One clock for all, which real clients do not have.
+    time: Arc<AtomicU64>,
+    count: u64,
+    /// How objects began when they were last read here.
+    seen: BTreeMap<String, String>,
+}
+
+impl Sharer {
+    async fn step(&mut self, pool: &IoCtx) {
+        let at = self.time.load(Ordering::Relaxed);
+        let object = format!("shared.{}.{}", at / PERIOD_NS, self.rng.random_range(0..OBJECTS));
+        let what = ["read", "read", "read", "write", "append", "append", "swap", "swap", "remove"][self.rng.random_range(0..9)];
+        self.count += 1;
+        let token = format!("{:02}{:014}", self.client, self.count);
+        let mut op = json!({"object": object, "client": self.client, "op": what, "call": at});
+        if !matches!(what, "read" | "remove") {
+            op["arg"] = token.clone().into();
+        }
+        let expect = self.seen.get(&object).cloned().unwrap_or_else(|| "no such content.".into());
+        if what == "swap" {
+            op["expect"] = expect.clone().into();
+        }
+        let n = self.history.borrow_mut().begin(op);
+        let (name, data) = (object.as_bytes(), Bytes::from(token.into_bytes()));
+        let result = match what {
+            "read" => pool.read(name, 0, 0).await.map(Some),
+            "write" => pool.write_full(name, data).await.map(|()| None),
+            "append" => pool.append(name, data).await.map(|()| None),
+            "remove" => pool.remove(name).await.map(|()| None),
+            _ => swap(pool, name, expect, data).await.map(|()| None),
+        };
+        self.end(n, &object, what, result);
+    }
+
+    fn end(&mut self, n: usize, object: &str, what: &str, result: Result<Option<Bytes>, Errno>) {
+        let at = self.time.load(Ordering::Relaxed);
+        let mut model = self.model.borrow_mut();
+        let end = |result: &str, value: Option<&str>| {
+            model.tell(|| format!("{what} {object}: {result} {}", value.unwrap_or_default()));
+            self.history.borrow_mut().end(n, at, result, value);
+        };
+        match result {
+            Ok(None) => end("ok", None),
+            Ok(Some(data)) => {
+                let value = String::from_utf8_lossy(&data).into_owned();
+                end("ok", Some(&value));
+                self.seen.insert(object.to_owned(), value.get(..TOKEN).unwrap_or_default().to_owned());
+            }
+            Err(Errno::ENOENT) => end("absent", None),
+            Err(Errno(n)) if what == "swap" && n >= MAX_ERRNO => end("differs", None),
+            // It may have happened: no answer.
+            Err(errno) => model.failed(object, format!("{what} of {object}: {errno}")),
+        }
+    }
+}
+
+/// Writes the whole object if it begins with `expect`.
+async fn swap(pool: &IoCtx, name: &[u8], expect: String, data: Bytes) -> Result<(), Errno> {
+    let extent = Extent { offset: 0, length: expect.len() as u64, ..Extent::default() };
+    let ops = vec![OsdOp::with(Op::CmpExt(extent), Bytes::from(expect.into_bytes())), OsdOp::write_full(data)];
+    pool.write_ops(name, ops, 0).await.map(drop)
+}

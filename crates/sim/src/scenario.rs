@@ -1,0 +1,252 @@
+//! What a seed makes of a run: the cluster's shape, its clients, and every fault, with all that is drawn by chance. A list, so that
+//! a run that fails can be tried again with less of it (`shrink`).
+
+use crate::cluster::{POOL, Plan};
+use crate::sim::Tunables;
+use crate::workload::Workload;
+use rand::seq::IndexedRandom;
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use store::mem::MemIo;
+
+const MS: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MS;
+
+/// What may go wrong. Numbers of hosts count OSDs first, then the first monitors.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Fault {
+    /// A process is killed, or its machine loses power; it starts again afterwards.
+    Crash { host: usize, power: bool },
+    /// The power of the whole room.
+    Room,
+    /// One connection in so many breaks.
+    Cut { one_in: u32 },
+    Partition { a: usize, b: usize },
+    /// `to` hears nothing of `from`.
+    OneWay { from: usize, to: usize },
+    /// A process stands still.
+    Pause { host: usize },
+    /// Every packet takes so many times as long.
+    SlowNet { factor: u64 },
+    SlowDisk { host: usize, factor: u64 },
+    /// The next write or flush fails.
+    DiskError { host: usize, io: MemIo },
+    /// A wall clock is set.
+    Clock { host: usize, by_s: i64 },
+    /// An operator's command: data moves.
+    Operator { command: String },
+    /// With everything clean and well an OSD's disk is replaced by an empty one, as the manual says.
+    ReplaceDisk { osd: usize },
+    /// With everything clean and well blocks of a disk go bad, and scrubs repair them.
+    Rot { osd: usize, pages: usize },
+    /// With everything clean and well reads of one disk fail.
+    ReadErrors { osd: usize, reads: usize },
+    MonJoins,
+    MonLosesDisk { mon: usize },
+    MonLeaves { mon: usize },
+    /// Beyond what redundancy promises: blocks of a disk go bad whatever else is wrong.
+    RotAnyway { osd: usize, pages: usize },
+    /// Beyond what redundancy promises: the next read fails whatever else is wrong.
+    ReadErrorAnyway { osd: usize },
+}
+
+impl Fault {
+    /// Its kind, for counting.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Fault::Crash { power: false, .. } => "kill",
+            Fault::Crash { .. } => "power cut",
+            Fault::Room => "power cut of all",
+            Fault::Cut { .. } => "connections cut",
+            Fault::Partition { .. } => "partition",
+            Fault::OneWay { .. } => "one-way partition",
+            Fault::Pause { .. } => "pause",
+            Fault::SlowNet { .. } => "slow network",
+            Fault::SlowDisk { .. } => "slow disk",
+            Fault::DiskError { .. } => "write or flush error",
+            Fault::Clock { .. } => "clock jump",
+            Fault::Operator { .. } => "out, in, reweight",
+            Fault::ReplaceDisk { .. } => "disk replaced",
+            Fault::Rot { .. } => "rot",
+            Fault::ReadErrors { .. } => "read errors",
+            Fault::MonJoins => "monitor joins",
+            Fault::MonLosesDisk { .. } => "monitor loses disk",
+            Fault::MonLeaves { .. } => "monitor leaves",
+            Fault::RotAnyway { .. } => "rot beyond redundancy",
+            Fault::ReadErrorAnyway { .. } => "read errors beyond redundancy",
+        }
+    }
+}
+
+/// A fault, how long after the last one it begins, and how long it lasts, in nanoseconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Planned {
+    pub pause: u64,
+    pub lasts: u64,
+    pub fault: Fault,
+}
+
+/// A whole run.
+#[derive(Debug, Clone)]
+pub struct Scenario {
+    pub seed: u64,
+    pub plan: Plan,
+    pub tunables: Tunables,
+    pub work: Workload,
+    /// Programs that write objects of their own.
+    pub writers: usize,
+    /// Programs that race for objects.
+    pub sharers: usize,
+    /// More breaks than redundancy promises to survive: whatever is answered still has to be right.
+    pub beyond: bool,
+    pub faults: Vec<Planned>,
+}
+
+impl Scenario {
+    /// Everything is drawn from the seed.
+    pub fn of_seed(seed: u64) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x000f_a017);
+        let rng = &mut rng;
+        let beyond = rng.random_ratio(1, 6);
+        let fills = !beyond && rng.random_ratio(1, 6);
+        let plan = plan(rng, fills);
+        let mut tunables = Tunables::default();
+        let slow = rng.random();
+        if slow {
+            tunables.disk.flush_ns = 5 * MS..200 * MS;
+        }
+        let (objects_per_task, bytes_max) = match (fills, plan.osds as u32 == plan.size) {
+            (false, _) => ([4, 16][rng.random_range(0..2)], [2_000, 40_000, 150_000][rng.random_range(0..3)]),
+            // What is on its way when a disk becomes full has to fit between the ratios and what the store keeps back.
+            (_, true) => (120, 250_000),
+            (_, false) => (60, 100_000),
+        };
+        let pause_ms_max = if fills { 50 } else if slow { 100 } else { 500 };
+        let work = Workload { pool: POOL.into(), tasks: 3, objects_per_task, ops_per_task: 1000, bytes_max, pause_ms_max, full_try: fills };
+        let faults = faults(rng, &plan, beyond);
+        Scenario { seed, plan, tunables, work, writers: 2, sharers: if fills { 0 } else { 2 }, beyond, faults }
+    }
+
+    /// Name of a host by the number that faults have for it.
+    pub fn host(&self, n: usize) -> String {
+        match n.checked_sub(self.plan.osds) {
+            None => format!("osd.{n}"),
+            Some(mon) => format!("mon.{}", char::from(b'a' + mon as u8)),
+        }
+    }
+}
+
+fn plan(rng: &mut ChaCha8Rng, fills: bool) -> Plan {
+    let (osds, size, min_size, pgs) = [(3, 3, 2, 4), (4, 3, 2, 8), (3, 2, 1, 4), (5, 3, 2, 8)][rng.random_range(0..4)];
+    // One copy may be all there is: nothing repairs it.
+    let scrub_s = if min_size > 1 && !fills && rng.random_ratio(2, 3) { 30 } else { 0 };
+    // Where every OSD has everything, disks are filled until what the store keeps back is needed; elsewhere copies move, and need
+    // room at two places.
+    let (disk_bytes, full_per_mille) = match (fills, osds as u32 == size) {
+        (false, _) => (1 << 30, 970),
+        (_, true) => (56 << 20, 970),
+        (_, false) => (64 << 20, [110, 130, 150][rng.random_range(0..3)]),
+    };
+    Plan {
+        disk_bytes,
+        full_per_mille,
+        mons: [1, 1, 3][rng.random_range(0..3)],
+        osds,
+        size,
+        min_size,
+        pgs,
+        log_entries_max: [500, 60, 40, 5][rng.random_range(0..4)],
+        log_dups_tracked: [3000, 3000, 400][rng.random_range(0..3)],
+        out_after_s: [20, 600][rng.random_range(0..2)],
+        recovery_max: [1, 0][rng.random_range(0..2)],
+        scrub_s,
+        scan_min: [1, 2, 64][rng.random_range(0..3)],
+    }
+}
+
+/// Which kinds there are is drawn first: runs of a few kinds go deeper than runs of all.
+fn faults(rng: &mut ChaCha8Rng, plan: &Plan, beyond: bool) -> Vec<Planned> {
+    let everyone = plan.osds + plan.mons;
+    let kinds: Vec<usize> = (0..11).filter(|_| rng.random_ratio(1, 2)).collect();
+    let kinds = if kinds.is_empty() { vec![0, 4] } else { kinds };
+    let peace = rng.random_ratio(1, 2);
+    let mut peaceful = 0;
+    let count = rng.random_range(4..24);
+    let mut out: Vec<Planned> = Vec::new();
+    for _ in 0..count {
+        let host = rng.random_range(0..everyone);
+        let other = (host + rng.random_range(1..everyone)) % everyone;
+        let osd = rng.random_range(0..plan.osds);
+        let fault = match kinds.choose(rng).copied().unwrap_or_default() {
+            _ if beyond && rng.random_ratio(1, 3) => match rng.random() {
+                true => Fault::RotAnyway { osd, pages: rng.random_range(1..200) },
+                false => Fault::ReadErrorAnyway { osd },
+            },
+            _ if peace && !beyond && peaceful < 2 && plan.scrub_s > 0 && rng.random_ratio(1, 8) => {
+                peaceful += 1;
+                match rng.random_range(0..3) {
+                    0 => Fault::ReplaceDisk { osd },
+                    1 => Fault::Rot { osd, pages: rng.random_range(1..40) },
+                    _ => Fault::ReadErrors { osd, reads: rng.random_range(1..20) },
+                }
+            }
+            0 => Fault::Crash { host, power: true },
+            1 => Fault::Crash { host, power: false },
+            2 => Fault::Cut { one_in: rng.random_range(1..5) },
+            3 => Fault::Partition { a: host, b: other },
+            4 => Fault::OneWay { from: host, to: other },
+            5 => Fault::Pause { host },
+            6 => Fault::SlowNet { factor: rng.random_range(2..200) },
+            7 => Fault::SlowDisk { host, factor: rng.random_range(2..300) },
+            8 => Fault::DiskError { host, io: [MemIo::Write(0), MemIo::DevFlush, MemIo::KvFlush][rng.random_range(0..3)] },
+            9 => Fault::Clock { host, by_s: rng.random_range(-3600..3600) },
+            _ => Fault::Operator { command: operator(rng, osd) },
+        };
+        // Everybody at once, now and then.
+        let fault = if matches!(fault, Fault::Crash { .. }) && rng.random_ratio(1, 10) { Fault::Room } else { fault };
+        out.push(Planned { pause: how_long(rng), lasts: how_long(rng), fault });
+    }
+    if plan.mons == 3 && rng.random() {
+        change_mons(rng, &mut out);
+    }
+    out
+}
+
+/// From a moment to half a minute: every order of magnitude as often as any other.
+fn how_long(rng: &mut ChaCha8Rng) -> u64 {
+    let magnitude = [MS, 10 * MS, 100 * MS, SECOND, SECOND, 10 * SECOND].choose(rng).copied().unwrap_or(SECOND);
+    rng.random_range(magnitude / 3..3 * magnitude)
+}
+
+fn operator(rng: &mut ChaCha8Rng, osd: usize) -> String {
+    let weight = rng.random_range(1..10);
+    match rng.random_range(0..4) {
+        0 => format!(r#"{{"prefix": "osd out", "ids": ["{osd}"]}}"#),
+        1 | 2 => format!(r#"{{"prefix": "osd in", "ids": ["{osd}"]}}"#),
+        _ => format!(r#"{{"prefix": "osd reweight", "id": {osd}, "weight": 0.{weight}}}"#),
+    }
+}
+
+/// A fourth monitor comes, one of the first three loses its disk, another one leaves; in this order. (One that left before it is
+/// back with an empty disk would be let in as a newcomer.)
+fn change_mons(rng: &mut ChaCha8Rng, out: &mut Vec<Planned>) {
+    let mon = rng.random_range(0..3);
+    let steps = [Fault::MonJoins, Fault::MonLosesDisk { mon }, Fault::MonLeaves { mon: (mon + rng.random_range(1..3)) % 3 }];
+    let mut at: Vec<usize> = steps.iter().map(|_| rng.random_range(0..=out.len())).collect();
+    at.sort_unstable();
+    for (n, (at, fault)) in at.into_iter().zip(steps).enumerate() {
+        out.insert(at + n, Planned { pause: how_long(rng), lasts: 0, fault });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_gives_one_scenario_and_seeds_give_all_kinds_of_faults() {
+        assert_eq!(Scenario::of_seed(7).faults, Scenario::of_seed(7).faults);
+        let kinds: std::collections::BTreeSet<_> = (0..200).flat_map(|s| Scenario::of_seed(s).faults).map(|f| f.fault.kind()).collect();
+        assert_eq!(kinds.len(), 20, "{kinds:?}");
+    }
+}

@@ -1,0 +1,381 @@
+//! One run of a scenario: the cluster is made and hurt, and then everything it promised is looked at.
+//!
+//! Holds: within what redundancy promises, every fault in the outcome is a bug. Beyond it operations may fail or hang, but what is
+//! answered is right.
+
+use crate::checks;
+use crate::cluster::Cluster;
+use crate::history::History;
+use crate::host::HostId;
+use crate::scenario::{Fault, Planned, Scenario};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::time::Duration;
+use store::mem::MemIo;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// How a run ended.
+#[derive(Debug, Default, Clone)]
+pub struct Outcome {
+    pub hash: u64,
+    pub events: u64,
+    pub seconds: u64,
+    pub writes: u64,
+    pub reads: u64,
+    /// Operations that failed where they may.
+    pub failed: u64,
+    /// Writes that found no room.
+    pub refused: u64,
+    /// What was wrong.
+    pub faults: Vec<String>,
+    /// How many faults of each kind there were.
+    pub kinds: BTreeMap<&'static str, u64>,
+    /// What racing clients saw, for the checker of linearizability.
+    pub history: String,
+    pub history_ops: usize,
+}
+
+/// A run under way.
+pub struct Trial {
+    scenario: Scenario,
+    cluster: Cluster,
+    history: Rc<RefCell<History>>,
+    /// When what ends; the number keeps two apart.
+    ends: BTreeMap<(u64, usize), Fault>,
+    /// Who is down for a reason that ends.
+    down: BTreeSet<HostId>,
+    kinds: BTreeMap<&'static str, u64>,
+    latency: (std::ops::Range<u64>, std::ops::Range<u64>),
+    hosts: Vec<HostId>,
+    meddled: bool,
+    /// Monitors that the map should have in the end.
+    mons: usize,
+    tell: bool,
+}
+
+impl Trial {
+    /// Makes the cluster; `tell`: faults and what clients do is printed, with the time.
+    pub fn new(scenario: Scenario, tell: bool) -> Self {
+        let cluster = Cluster::new(scenario.seed, scenario.tunables.clone(), &scenario.plan);
+        if tell {
+            cluster.model.borrow_mut().told_at = Some(cluster.sim.time());
+        }
+        let net = &scenario.tunables.net;
+        Trial {
+            latency: (net.latency_ns.clone(), net.delay_ns.clone()),
+            hosts: cluster.osds.iter().chain(&cluster.mons).copied().collect(),
+            mons: scenario.plan.mons,
+            history: Rc::default(),
+            ends: BTreeMap::new(),
+            down: BTreeSet::new(),
+            kinds: BTreeMap::new(),
+            meddled: false,
+            scenario,
+            cluster,
+            tell,
+        }
+    }
+
+    /// The simulated time, for logs.
+    pub fn time(&self) -> std::sync::Arc<std::sync::atomic::AtomicU64> {
+        self.cluster.sim.time()
+    }
+
+    /// Runs it to its end.
+    pub fn run(mut self) -> Outcome {
+        if self.cluster.run_until_finished(1, Duration::from_secs(120)) {
+            self.cluster.model.borrow_mut().lenient = self.scenario.beyond;
+            let clients = self.start_clients();
+            self.hurt();
+            self.end_all();
+            match self.scenario.beyond {
+                false => self.look(clients),
+                true => self.look_beyond(),
+            }
+        } else {
+            self.fault("the cluster does not come up");
+        }
+        self.outcome()
+    }
+
+    fn outcome(self) -> Outcome {
+        let (model, history) = (self.cluster.model.borrow(), self.history.borrow());
+        Outcome {
+            hash: self.cluster.sim.log.hash(),
+            events: self.cluster.sim.log.events(),
+            seconds: self.cluster.sim.now_ns() / SECOND,
+            writes: model.writes,
+            reads: model.reads,
+            failed: model.failed,
+            refused: model.refused,
+            faults: model.faults.clone(),
+            history: history.lines(),
+            history_ops: history.len(),
+            kinds: self.kinds,
+        }
+    }
+
+    /// Returns how many tasks there will have been.
+    fn start_clients(&mut self) -> usize {
+        for n in 0..self.scenario.writers {
+            self.cluster.add_workload(&format!("writer-{n}"), self.scenario.work.clone());
+        }
+        let tasks = 2;
+        for n in 0..self.scenario.sharers {
+            self.cluster.add_sharer(n, tasks, &self.history);
+        }
+        1 + self.scenario.writers * self.scenario.work.tasks + self.scenario.sharers * tasks
+    }
+
+    fn fault(&mut self, what: &str) {
+        self.cluster.model.borrow_mut().fault(what.to_owned());
+    }
+
+    fn say(&self, what: impl FnOnce() -> String) {
+        if self.tell {
+            let at = Duration::from_nanos(self.cluster.sim.now_ns());
+            eprintln!("{:>11.6}  FAULT   {}", at.as_secs_f64(), what());
+        }
+    }
+
+    // --- faults
+
+    fn hurt(&mut self) {
+        for (n, planned) in self.scenario.faults.clone().into_iter().enumerate() {
+            self.advance(planned.pause);
+            if !self.cluster.model.borrow().faults.is_empty() {
+                return;
+            }
+            self.say(|| format!("{n}: {:?} for {:.3} s", planned.fault, Duration::from_nanos(planned.lasts).as_secs_f64()));
+            *self.kinds.entry(planned.fault.kind()).or_default() += 1;
+            if self.begin(&planned) {
+                self.ends.insert((self.cluster.sim.now_ns() + planned.lasts, n), planned.fault);
+            }
+        }
+        self.advance(SECOND);
+    }
+
+    /// Lets time pass; faults end when they should, and who ended by himself is started again.
+    fn advance(&mut self, ns: u64) {
+        let until = self.cluster.sim.now_ns() + ns;
+        while let Some(entry) = self.ends.first_entry().filter(|e| e.key().0 <= until) {
+            let ((at, _), fault) = entry.remove_entry();
+            self.cluster.sim.run_until(at);
+            self.end(fault);
+        }
+        self.cluster.sim.run_until(until);
+    }
+
+    /// Begins a fault; true if it has an end.
+    fn begin(&mut self, planned: &Planned) -> bool {
+        let (until, sim) = (self.cluster.sim.now_ns() + planned.lasts, &mut self.cluster.sim);
+        let host = |n: &usize| self.hosts[*n];
+        match &planned.fault {
+            Fault::Crash { host: n, power } => {
+                let host = host(n);
+                if !sim.is_running(host) {
+                    return false;
+                }
+                sim.crash(host, *power);
+                self.down.insert(host);
+            }
+            Fault::Room => {
+                for host in self.hosts.iter().filter(|h| sim.is_running(**h)).copied().collect::<Vec<_>>() {
+                    sim.crash(host, true);
+                    self.down.insert(host);
+                }
+            }
+            Fault::Cut { one_in } => {
+                sim.cut_connections(*one_in);
+                return false;
+            }
+            Fault::Partition { a, b } => sim.partition(host(a), host(b)),
+            Fault::OneWay { from, to } => sim.silence(host(from), host(to)),
+            Fault::Pause { host: n } => {
+                sim.pause(host(n), until);
+                return false;
+            }
+            Fault::SlowNet { factor } => self.slow_net(*factor),
+            Fault::SlowDisk { host: n, factor } => sim.slow_disk(host(n), *factor),
+            Fault::DiskError { host: n, io } => {
+                if !sim.is_running(host(n)) {
+                    return false;
+                }
+                sim.fail_io(host(n), *io);
+            }
+            Fault::Clock { host: n, by_s } => {
+                sim.set_clock(host(n), *by_s);
+                return false;
+            }
+            Fault::Operator { command } => {
+                self.meddled = true;
+                self.cluster.command(command);
+                return false;
+            }
+            Fault::ReplaceDisk { osd } => return self.in_peace(|t| t.replace_disk(*osd)),
+            Fault::Rot { osd, pages } => return self.in_peace(|t| checks::rot(&mut t.cluster, t.hosts[*osd], *pages)),
+            Fault::ReadErrors { osd, reads } => return self.in_peace(|t| t.fail_reads(*osd, *reads)),
+            Fault::RotAnyway { osd, pages } => {
+                checks::rot(&mut self.cluster, self.hosts[*osd], *pages);
+                return false;
+            }
+            Fault::ReadErrorAnyway { osd } => {
+                sim.fail_io(host(osd), MemIo::Read(0));
+                return false;
+            }
+            Fault::MonJoins => {
+                self.cluster.add_mon();
+                self.mons += 1;
+                return false;
+            }
+            Fault::MonLosesDisk { mon } => {
+                let host = self.hosts[self.scenario.plan.osds + mon];
+                self.down.remove(&host);
+                self.cluster.lose_mon_disk(host);
+                return false;
+            }
+            Fault::MonLeaves { mon } => {
+                self.mons -= 1;
+                self.cluster.command(&format!(r#"{{"prefix": "mon rm", "name": "{}"}}"#, ["a", "b", "c"][*mon]));
+                return false;
+            }
+        }
+        true
+    }
+
+    fn end(&mut self, fault: Fault) {
+        self.say(|| format!("ends: {fault:?}"));
+        let host = |n: usize| self.hosts[n];
+        match fault {
+            Fault::Crash { host: n, .. } => self.start(host(n)),
+            Fault::Room => self.down.clone().into_iter().for_each(|host| self.start(host)),
+            Fault::Partition { a, b } => {
+                self.cluster.sim.rejoin(host(a), host(b));
+                self.cluster.sim.rejoin(host(b), host(a));
+            }
+            Fault::OneWay { from, to } => self.cluster.sim.rejoin(host(from), host(to)),
+            Fault::SlowNet { .. } => self.slow_net(1),
+            Fault::SlowDisk { host: n, .. } => self.cluster.sim.slow_disk(host(n), 1),
+            // Whoever ended of it is started again; whoever met none is, too, and meets none later.
+            Fault::DiskError { host: n, .. } if !self.down.contains(&host(n)) => {
+                let host = host(n);
+                self.cluster.sim.crash(host, false);
+                self.cluster.sim.start(host);
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, host: HostId) {
+        if self.down.remove(&host) && !self.cluster.sim.is_running(host) {
+            self.cluster.sim.start(host);
+        }
+    }
+
+    fn slow_net(&mut self, factor: u64) {
+        let times = |r: &std::ops::Range<u64>| r.start * factor..r.end * factor;
+        let net = &mut self.cluster.sim.tunables.net;
+        (net.latency_ns, net.delay_ns) = (times(&self.latency.0), times(&self.latency.1));
+    }
+
+    /// Ends everything that is wrong.
+    fn end_all(&mut self) {
+        for (_, fault) in std::mem::take(&mut self.ends) {
+            self.end(fault);
+        }
+        self.down.clone().into_iter().for_each(|host| self.start(host));
+        self.cluster.sim.heal();
+        // A monitor that has left ends again.
+        for host in self.hosts.clone() {
+            if !self.cluster.sim.is_running(host) {
+                self.cluster.sim.start(host);
+            }
+        }
+        self.cluster.await_commands();
+        if std::mem::take(&mut self.meddled) {
+            for osd in 0..self.scenario.plan.osds {
+                self.cluster.command(&format!(r#"{{"prefix": "osd in", "ids": ["{osd}"]}}"#));
+                self.cluster.command(&format!(r#"{{"prefix": "osd reweight", "id": {osd}, "weight": 1.0}}"#));
+            }
+            self.cluster.await_commands();
+        }
+    }
+
+    /// Does something to a cluster that is whole, and makes it whole again. A write that only one disk has, and that no client was
+    /// told of, would be lost with that disk, and missed.
+    fn in_peace(&mut self, hurt: impl FnOnce(&mut Self)) -> bool {
+        self.end_all();
+        checks::wait_for_clean(&mut self.cluster, self.scenario.plan.pgs);
+        hurt(self);
+        self.advance(10 * SECOND);
+        checks::wait_for_scrubs(&mut self.cluster, &self.scenario.plan);
+        checks::wait_for_clean(&mut self.cluster, self.scenario.plan.pgs);
+        false
+    }
+
+    /// As the manual says: the OSD is stopped, every PG serves without it, its disk is replaced.
+    fn replace_disk(&mut self, n: usize) {
+        let (osd, pgs) = (self.hosts[n], self.scenario.plan.pgs);
+        self.cluster.sim.crash(osd, true);
+        if checks::soon(&mut self.cluster, |c| (0..pgs).all(|pg| checks::serves_without(c, &format!("1.{pg:x}"), n as i64))) {
+            self.cluster.replace_disk(n);
+        }
+        self.cluster.sim.start(osd);
+    }
+
+    fn fail_reads(&mut self, osd: usize, reads: usize) {
+        for _ in 0..reads {
+            self.cluster.sim.fail_io(self.hosts[osd], MemIo::Read(0));
+            self.advance(SECOND / 2);
+        }
+        // None is left over.
+        self.cluster.sim.crash(self.hosts[osd], false);
+        self.cluster.sim.start(self.hosts[osd]);
+    }
+
+    // --- checks
+
+    /// Everything that redundancy promises.
+    fn look(&mut self, clients: usize) {
+        self.say(|| "everything is over; what follows are checks".into());
+        self.cluster.model.borrow_mut().stop = true;
+        if self.scenario.work.full_try {
+            self.cluster.set_full(1000);
+            self.cluster.await_commands();
+        }
+        if self.cluster.run_until_finished(clients, Duration::from_secs(900)) {
+            self.cluster.add_reader();
+            if !self.cluster.run_until_finished(clients + 1, Duration::from_secs(300)) {
+                self.fault("the reader does not end");
+            }
+        } else {
+            let finished = self.cluster.model.borrow().finished;
+            self.fault(&format!("{finished} of {clients} tasks have ended, the others hang"));
+        }
+        let plan = self.scenario.plan.clone();
+        checks::wait_for_clean(&mut self.cluster, plan.pgs);
+        checks::wait_for_scrubs(&mut self.cluster, &plan);
+        if self.scenario.plan.mons > 1 {
+            checks::wait_for_quorum(&mut self.cluster, self.mons);
+        }
+        checks::check_stores(&mut self.cluster);
+        if self.tell && !self.cluster.model.borrow().faults.is_empty() {
+            checks::examine(&mut self.cluster);
+        }
+        checks::compare_copies(&mut self.cluster);
+        if self.cluster.model.borrow().faults.is_empty() {
+            checks::rot_one_disk(&mut self.cluster, clients + 1, &plan);
+        }
+    }
+
+    /// What is read is right, as far as anything can be read.
+    fn look_beyond(&mut self) {
+        self.cluster.model.borrow_mut().stop = true;
+        self.advance(60 * SECOND);
+        self.cluster.add_readers();
+        let tasks = usize::MAX;
+        self.cluster.run_until_finished(tasks, Duration::from_secs(120));
+    }
+}
