@@ -49,7 +49,7 @@ impl Daemon for OsdDaemon {
         }
         let (mut dev, _) = home.open_device()?;
         let (nobody, _) = std::sync::mpsc::channel();
-        let mut kv = home.open_kv(config, true, nobody)?;
+        let mut kv = home.open_kv(config, Some(dev.size()), nobody)?;
         let uuid = match store::probe(&kv)? {
             // An mkfs that was interrupted on its last steps.
             Some(made) if (made.fsid, made.whoami) == (fsid, home.id) && (flags.osd_uuid.is_none() || made.osd_uuid == uuid) => made.osd_uuid,
@@ -78,7 +78,7 @@ impl Daemon for OsdDaemon {
         let mut events = EventLoop::new(EventLoopConfig { admin_socket: config.path("admin_socket")? }).context("admin socket")?;
         let (dev, device_events) = home.open_device()?;
         events.watch_device(device_events)?;
-        let kv = home.open_kv(config, false, events.completions())?;
+        let kv = home.open_kv(config, None, events.completions())?;
         events.watch_flushes(kv.flusher());
         let store_config = if dev.rotational() { StoreConfig::rotational() } else { StoreConfig::default() };
         let class = if dev.rotational() { "hdd" } else { "ssd" };
@@ -162,10 +162,11 @@ impl Home {
         Ok(io::block::open(&self.path("block"), Backend::Auto)?)
     }
 
-    /// The OSD's key-value store; nobody else may have it open.
-    pub fn open_kv(&self, config: &DaemonConfig, create: bool, sink: impl IoSink + 'static) -> Result<RocksKv> {
+    /// The OSD's key-value store; nobody else may have it open. Made for a device of so many bytes if `create` says so.
+    pub fn open_kv(&self, config: &DaemonConfig, create: Option<u64>, sink: impl IoSink + 'static) -> Result<RocksKv> {
         let mut rocks = RocksConfig::new(self.path("db"), Layout::ObjectStore);
-        rocks.create = create;
+        rocks.create = create.is_some();
+        rocks.journal_bytes = io::kv::journal_bytes(create.unwrap_or(0));
         rocks.options = config.get("bluestore_rocksdb_options").unwrap_or_default();
         Ok(RocksKv::open(&rocks, sink)?)
     }

@@ -75,6 +75,19 @@ pub(crate) fn coll_keys_end(c: ShardPgId) -> Vec<u8> {
 /// Bytes in front of the collection's own key in a `P` key.
 pub(crate) const COLL_KEY_PREFIX: usize = 14;
 
+/// The first byte of those keys of a collection that are rows of a log: written in order, and soon deleted again.
+pub(crate) const LOG_ROW: u8 = b'l';
+
+/// True for rows that come and go: deferred writes, and rows of a collection's log. An engine may keep them in its own log
+/// and in memory.
+pub fn is_transient(key: &[u8]) -> bool {
+    match key.first() {
+        Some(&DEFERRED) => true,
+        Some(&COLL_KEYS) => key.get(COLL_KEY_PREFIX) == Some(&LOG_ROW),
+        _ => false,
+    }
+}
+
 /// `O` object.
 pub(crate) fn object(shard: i8, o: &HObject) -> Vec<u8> {
     let mut k = Vec::with_capacity(32 + o.nspace.len() + o.key.len() + o.name.len());

@@ -81,7 +81,8 @@ pub enum Op {
     /// collection that is created for it.
     #[denc(tag = 20)]
     SetCollBits { bits: u32 },
-    /// Keys of the collection itself (pg info, pg log, ...).
+    /// Keys of the collection itself (pg info, pg log, ...). Those that begin with `l` are a log's: the engine keeps
+    /// them in memory.
     #[denc(tag = 21)]
     CollSet { pairs: Vec<(BString, Bytes)> },
     #[denc(tag = 22)]

@@ -8,7 +8,7 @@ mod ring;
 mod threads;
 
 use crate::patience::until_free;
-use buffer::BufferPool;
+pub(crate) use buffer::BufferPool;
 use bytes::Bytes;
 use ring::Ring;
 use std::fs::{File, OpenOptions};
@@ -152,7 +152,7 @@ pub fn open(path: &Path, backend: Backend) -> Result<(FileDev, DevEvents), OpenE
 }
 
 /// With O_DIRECT where the file system has it.
-fn open_direct(path: &Path) -> io::Result<(File, bool)> {
+pub(crate) fn open_direct(path: &Path) -> io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
     options.read(true).write(true);
     match options.clone().custom_flags(libc::O_DIRECT).open(path) {

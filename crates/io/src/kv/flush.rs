@@ -1,24 +1,25 @@
-//! Flushes of the engine's log: by a thread of their own, or by the event loop where the disk is quick.
+//! Flushes of the engine's log: by a thread of their own, or by the event loop where the disk is quick and little waits.
 //!
-//! Why: to hand a flush to a thread and its end back takes two switches of threads and three system calls, which is a
-//! sixth of a small write's CPU; and a loop that goes on meanwhile takes up messages one by one. One that waits 0.2 ms
-//! for the disk finds all of that time's messages at once. With a slow disk it may not wait: readers would wait with it.
-//! Figures: docs/benchmarks.md.
+//! Why: to hand a flush to a thread and its end back takes two switches of threads and three system calls. For a lone write
+//! that is a sixth of its CPU, and there is nothing else to do. Where many are on their way, the loop has better to do than
+//! to wait; and with a slow disk it may not wait, for readers would wait with it. Figures: docs/benchmarks.md.
 
-use super::kv_error;
+use super::{journal, kv_error};
 use crate::sink::IoSink;
 use bytes::Bytes;
 use rocksdb::DB;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use store::IoId;
+use store::{IoId, KvError};
 use types::Errno;
 
 /// A disk whose flushes take longer than this, on average, is not waited for.
 const QUICK: Duration = Duration::from_micros(400);
+/// More bytes than this are of more than one small write.
+const ALONE_BYTES: usize = 8 << 10;
 /// The average is over about this many flushes.
 const AVERAGED_OVER: u64 = 16;
 
@@ -29,12 +30,21 @@ pub type Flushed = (IoId, Result<Bytes, Errno>);
 #[derive(Clone)]
 pub struct Flusher(Arc<Shared>);
 
+/// What is flushed.
+pub(super) enum Log {
+    /// RocksDB's own.
+    Engine(Arc<DB>),
+    Journal(Arc<journal::Shared>),
+}
+
 struct Shared {
-    db: Arc<DB>,
+    log: Log,
     /// An event loop calls `end_turn`.
     by_loop: AtomicBool,
     /// What the loop has to see to at the end of its turn.
     requested: Mutex<Vec<IoId>>,
+    /// Flushes that the thread has to see to, or sees to.
+    handed_over: AtomicUsize,
     /// `None` when the database is being closed.
     to_thread: Mutex<Option<Sender<IoId>>>,
     mean_ns: AtomicU64,
@@ -42,12 +52,13 @@ struct Shared {
 
 impl Flusher {
     /// Starts the thread, which answers through `sink` until `close`.
-    pub(super) fn start(db: Arc<DB>, sink: impl IoSink + 'static) -> std::io::Result<(Self, JoinHandle<()>)> {
+    pub(super) fn start(log: Log, sink: impl IoSink + 'static) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (to_thread, queue) = channel();
         let shared = Shared {
-            db,
+            log,
             by_loop: AtomicBool::new(false),
             requested: Mutex::default(),
+            handed_over: AtomicUsize::new(0),
             to_thread: Mutex::new(Some(to_thread)),
             mean_ns: AtomicU64::new(0),
         };
@@ -65,6 +76,11 @@ impl Flusher {
         }
     }
 
+    /// Flushes everything applied so far, and waits for it.
+    pub(super) fn flush_now(&self) -> Result<(), KvError> {
+        self.0.log.flush()
+    }
+
     pub(super) fn close(&self) {
         *locked(&self.0.to_thread) = None;
     }
@@ -78,7 +94,7 @@ impl Flusher {
     /// there is nothing to flush, or the thread sees to it.
     pub fn end_turn(&self) -> bool {
         let mut requested = locked(&self.0.requested);
-        if self.0.mean_ns.load(Ordering::Relaxed) > QUICK.as_nanos() as u64 {
+        if !self.0.is_for_the_loop() {
             requested.drain(..).for_each(|id| self.0.hand_over(id));
         }
         !requested.is_empty()
@@ -94,8 +110,32 @@ impl Flusher {
     }
 }
 
+impl Log {
+    /// Bytes that a flush would write, where they can be told.
+    fn waiting(&self) -> usize {
+        match self {
+            Log::Engine(_) => 0,
+            Log::Journal(journal) => journal.waiting(),
+        }
+    }
+
+    fn flush(&self) -> Result<(), KvError> {
+        match self {
+            Log::Engine(db) => db.flush_wal(true).map_err(|e| kv_error("flush", e)),
+            Log::Journal(journal) => journal.sync().map(drop),
+        }
+    }
+}
+
 impl Shared {
+    fn is_for_the_loop(&self) -> bool {
+        self.mean_ns.load(Ordering::Relaxed) <= QUICK.as_nanos() as u64
+            && self.handed_over.load(Ordering::Relaxed) == 0
+            && self.log.waiting() <= ALONE_BYTES
+    }
+
     fn hand_over(&self, id: IoId) {
+        self.handed_over.fetch_add(1, Ordering::Relaxed);
         if let Some(to_thread) = &*locked(&self.to_thread) {
             // The thread lives as long as the sender does.
             let _ = to_thread.send(id);
@@ -108,6 +148,7 @@ impl Shared {
             let mut ids = vec![first];
             ids.extend(queue.try_iter());
             let result = self.flush();
+            self.handed_over.fetch_sub(ids.len(), Ordering::Relaxed);
             for id in ids {
                 sink.complete(id, result.clone());
             }
@@ -116,9 +157,9 @@ impl Shared {
 
     fn flush(&self) -> Result<Bytes, Errno> {
         let started = Instant::now();
-        let result = self.db.flush_wal(true).map_err(|e| kv_error("flush", e).errno);
+        let result = self.log.flush();
         self.learn(started.elapsed());
-        result.map(|()| Bytes::new())
+        result.map(|()| Bytes::new()).map_err(|e| e.errno)
     }
 
     /// Takes a flush's duration into the average.

@@ -1,41 +1,49 @@
 //! RocksDB as a `store::Kv`.
 //!
-//! Room: io.   Holds: `apply` writes to memtable and log buffer and never waits for the disk; a flush writes the buffer
-//! and syncs it, so that one fdatasync serves all batches applied before.
+//! Room: io.   Holds: `apply` writes to memtable and log buffer and does not wait for the disk while there is room in the
+//! log; a flush writes the buffer and syncs it, so that one fdatasync serves all batches applied before. A monitor's log is
+//! RocksDB's own, an object store's is `journal`.
 //! Why these settings: see `base_options` and `Layout`.
 //! Upstream: src/kv/RocksDBStore.cc.
 
 mod crc;
 mod flush;
+mod journal;
 mod options;
+mod tables;
 
 pub use flush::{Flushed, Flusher};
 pub use options::{OptionError, check_options};
 
-use crate::sink::IoSink;
 use crate::patience::until_free;
+use crate::sink::IoSink;
 use bytes::Bytes;
+use flush::Log;
+use journal::Journal;
 use rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode,
-    ErrorKind, Options, ReadOptions, WriteBatch, WriteOptions,
+    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode,
+    ErrorKind, Options, WriteBatch,
 };
 use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
-use store::{IoId, Kv, KvBatch, KvError, KvOp};
+use store::{IoId, Kv, KvBatch, KvError, is_transient};
+use tables::Tables;
 use types::Errno;
 
 /// Deletions of ranges with up to this many keys become single ones: a range tombstone slows every later read.
 const SINGLE_DELETES_MAX: usize = 10_000;
+/// The share of a memtable that its filter takes.
+const MEMTABLE_BLOOM_RATIO: f64 = 0.02;
 
 /// How keys are spread over column families.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
     /// One family: a monitor's.
     Plain,
-    /// The object store's: omap apart, for it is scanned and compacted differently; deferred writes apart, with a
-    /// memtable that outlives them, so that a flush writes only their tombstones.
+    /// The object store's: omap apart, for it is scanned and compacted differently; a journal instead of RocksDB's log,
+    /// with a family for its root and one for the rows that it could not keep.
     ObjectStore,
 }
 
@@ -43,7 +51,7 @@ pub enum Layout {
 #[derive(Debug, Clone)]
 pub struct RocksConfig {
     pub dir: PathBuf,
-    /// Directory for the log, if it is to be on another device.
+    /// Directory for the log or journal, if it is to be on another device.
     pub wal_dir: Option<PathBuf>,
     pub layout: Layout,
     /// Make the database if there is none: for mkfs. A daemon that runs has one, and an engine that finds its `CURRENT`
@@ -55,13 +63,39 @@ pub struct RocksConfig {
     pub cache_bytes: usize,
     /// Budget of the memtables in bytes, over all families, full ones that wait for their flush included.
     pub memtable_bytes: usize,
+    /// Bytes of an object store's journal when it is made, a multiple of 4096.
+    pub journal_bytes: u64,
+}
+
+/// Enough for twice the deferred writes that a store lets wait.
+const JOURNAL_BYTES_MIN: u64 = 64 << 20;
+/// 30,000 small writes from checkpoint to checkpoint: as many as fill a memtable.
+const JOURNAL_BYTES_MAX: u64 = 256 << 20;
+
+/// How large a journal ought to be for a device of so many bytes.
+pub fn journal_bytes(device: u64) -> u64 {
+    (device / 32 / 4096 * 4096).clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX)
 }
 
 impl RocksConfig {
     /// An OSD's, or with `Layout::Plain` a monitor's, with budgets for a small node.
     pub fn new(dir: impl Into<PathBuf>, layout: Layout) -> Self {
         let memtable_bytes = if layout == Layout::Plain { 16 << 20 } else { 48 << 20 };
-        RocksConfig { dir: dir.into(), wal_dir: None, layout, create: true, options: String::new(), cache_bytes: 16 << 20, memtable_bytes }
+        RocksConfig {
+            dir: dir.into(),
+            wal_dir: None,
+            layout,
+            create: true,
+            options: String::new(),
+            cache_bytes: 16 << 20,
+            memtable_bytes,
+            journal_bytes: JOURNAL_BYTES_MIN,
+        }
+    }
+
+    /// Bytes in memtables from which on a journal's checkpoint is due: while one is written, another is filled.
+    fn memtable_bytes_max(&self) -> u64 {
+        options::write_buffer_size(&self.options).unwrap_or(self.memtable_bytes as u64 / 2)
     }
 }
 
@@ -76,15 +110,22 @@ pub enum OpenError {
     Missing(PathBuf),
     #[error("{dir}: {source}")]
     Kv { dir: PathBuf, source: KvError },
+    #[error("{path}: {source}")]
+    Journal { path: PathBuf, source: std::io::Error },
+    #[error(
+        "{path}: frame {frame} is damaged or missing, but {why}: acknowledged writes are lost here. The other copies have \
+         them: replace this OSD"
+    )]
+    JournalDamaged { path: PathBuf, frame: u64, why: &'static str },
     #[error("starting the flush thread: {0}")]
     Thread(std::io::Error),
 }
 
 /// A database. Dropping it waits for the flush under way.
 pub struct RocksKv {
-    db: Arc<DB>,
-    layout: Layout,
-    write_options: WriteOptions,
+    tables: Tables,
+    /// An object store's.
+    journal: Option<Journal>,
     flusher: Flusher,
     thread: Option<JoinHandle<()>>,
 }
@@ -94,11 +135,14 @@ impl RocksKv {
     pub fn open(config: &RocksConfig, sink: impl IoSink + 'static) -> Result<Self, OpenError> {
         crc::check();
         let db = until_free(|e| matches!(e, OpenError::InUse(_)), || open_db(config))?;
-        let db = Arc::new(db);
-        let (flusher, thread) = Flusher::start(db.clone(), sink).map_err(OpenError::Thread)?;
-        let mut write_options = WriteOptions::default();
-        write_options.set_sync(false);
-        Ok(RocksKv { db, layout: config.layout, write_options, flusher, thread: Some(thread) })
+        let tables = Tables::new(Arc::new(db), config.layout);
+        let journal = if config.layout.has_journal() { Some(Journal::open(&tables, config)?) } else { None };
+        let log = match &journal {
+            Some(journal) => Log::Journal(journal.shared()),
+            None => Log::Engine(tables.db.clone()),
+        };
+        let (flusher, thread) = Flusher::start(log, sink).map_err(OpenError::Thread)?;
+        Ok(RocksKv { tables, journal, flusher, thread: Some(thread) })
     }
 
     /// For an event loop that sees to flushes itself.
@@ -108,119 +152,93 @@ impl RocksKv {
 
     /// Figures of the engine, family by family: `rocksdb.cfstats` and its like, by property name.
     pub fn property(&self, name: &str) -> String {
-        let families = self.layout.families().iter().filter_map(|(family, _)| self.db.cf_handle(family));
-        families.filter_map(|cf| self.db.property_value_cf(cf, name).ok().flatten()).collect()
+        let db = &self.tables.db;
+        self.tables.families().into_iter().filter_map(|cf| db.property_value_cf(cf, name).ok().flatten()).collect()
     }
 
     /// Bytes of memory in memtables and block cache.
     pub fn memory(&self) -> u64 {
-        let of = |name: &str| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
-        let memtables: u64 = self
-            .layout
-            .families()
-            .iter()
-            .filter_map(|(name, _)| self.db.cf_handle(name))
-            .filter_map(|cf| self.db.property_int_value_cf(cf, "rocksdb.cur-size-all-mem-tables").ok().flatten())
-            .sum();
-        memtables + of("rocksdb.block-cache-usage")
+        let db = &self.tables.db;
+        let families = self.tables.families().into_iter();
+        let memtables = families.filter_map(|cf| db.property_int_value_cf(cf, "rocksdb.cur-size-all-mem-tables").ok().flatten());
+        memtables.sum::<u64>() + db.property_int_value("rocksdb.block-cache-usage").ok().flatten().unwrap_or(0)
     }
 
-    fn family(&self, key: &[u8]) -> &ColumnFamily {
-        let name = self.layout.family(key.first().copied());
-        self.db.cf_handle(name).expect("every family was opened")
-    }
-
-    /// A cursor over a range, not yet placed.
-    fn cursor(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> DBRawIterator<'_> {
-        let mut o = ReadOptions::default();
-        match from {
-            Bound::Included(k) => o.set_iterate_lower_bound(k),
-            Bound::Excluded(k) => o.set_iterate_lower_bound(after(k)),
-            Bound::Unbounded => {}
-        }
-        match to {
-            Bound::Included(k) => o.set_iterate_upper_bound(after(k)),
-            Bound::Excluded(k) => o.set_iterate_upper_bound(k),
-            Bound::Unbounded => {}
-        }
-        let key = match (from, to) {
-            (Bound::Included(k) | Bound::Excluded(k), _) | (_, Bound::Included(k) | Bound::Excluded(k)) => k,
-            _ => &[],
+    /// Up to `limit` pairs of a range, from its lower end or its upper: what the database has, and the journal's rows.
+    fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize, ascending: bool) -> Result<Vec<(Bytes, Bytes)>, KvError> {
+        let mut cursor = self.tables.cursor(from, to);
+        let mut found = if ascending {
+            cursor.seek_to_first();
+            collect(cursor, limit, DBRawIterator::next)?
+        } else {
+            cursor.seek_to_last();
+            collect(cursor, limit, DBRawIterator::prev)?
         };
-        self.db.raw_iterator_cf_opt(self.family(key), o)
-    }
-
-    /// Deletes `[from, to)` as of this place in the batch; `earlier` are the batch's operations before it.
-    fn delete_range(&self, out: &mut WriteBatch, from: &[u8], to: &[u8], earlier: &[KvOp]) -> Result<(), KvError> {
-        let family = self.family(from);
-        if from >= to {
-            return Ok(());
+        let Some(journal) = &self.journal else { return Ok(found) };
+        let before = found.len();
+        let rows = journal.range(from, to);
+        if ascending { found.extend(rows.take(limit)) } else { found.extend(rows.rev().take(limit)) }
+        if before > 0 && found.len() > before {
+            found.sort_unstable_by(|(a, _), (b, _)| if ascending { a.cmp(b) } else { b.cmp(a) });
+            found.truncate(limit);
         }
-        if self.layout == Layout::ObjectStore && from.first() == Some(&b'D') {
-            // Deferred records are only read at mount: nothing is slowed, and a whole batch goes with one tombstone.
-            out.delete_range_cf(family, from, to);
-            return Ok(());
-        }
-        let mut cursor = self.cursor(Bound::Included(from), Bound::Excluded(to));
-        cursor.seek_to_first();
-        let mut n = 0;
-        while let Some(key) = cursor.key() {
-            if n == SINGLE_DELETES_MAX {
-                out.delete_range_cf(family, from, to);
-                return Ok(());
-            }
-            out.delete_cf(family, key);
-            n += 1;
-            cursor.next();
-        }
-        cursor.status().map_err(|e| kv_error("scan", e))?;
-        for op in earlier {
-            if let KvOp::Put(k, _) = op
-                && &k[..] >= from
-                && &k[..] < to
-            {
-                out.delete_cf(family, k);
-            }
-        }
-        Ok(())
+        Ok(found)
     }
 }
 
 fn open_db(config: &RocksConfig) -> Result<DB, OpenError> {
     let cache = Cache::new_lru_cache(config.cache_bytes);
-    let mut db_options = base_options(config, &cache, 1);
-    options::apply(&config.options, &mut db_options)?;
+    let db_options = || -> Result<Options, OptionError> {
+        let mut o = base_options(config, &cache);
+        options::apply(&config.options, &mut o)?;
+        if config.layout.has_journal() {
+            leave_flushes_to_the_journal(config, &mut o);
+        }
+        Ok(o)
+    };
+    let families = config.layout.families().iter().map(|name| Ok(ColumnFamilyDescriptor::new(*name, db_options()?)));
+    let families = families.collect::<Result<Vec<_>, OptionError>>()?;
+    let mut db_options = db_options()?;
     if let Some(dir) = &config.wal_dir {
         db_options.set_wal_dir(dir);
-    }
-    let mut families = Vec::new();
-    for (name, share) in config.layout.families() {
-        let mut o = base_options(config, &cache, *share);
-        options::apply(&config.options, &mut o)?;
-        families.push(ColumnFamilyDescriptor::new(*name, o));
     }
     DB::open_cf_descriptors(&db_options, &config.dir, families).map_err(|e| open_error(config, e))
 }
 
 impl Layout {
-    /// Families with their share of the memtable budget, in sixteenths.
-    fn families(self) -> &'static [(&'static str, usize)] {
+    fn families(self) -> &'static [&'static str] {
         match self {
-            Layout::Plain => &[("default", 16)],
-            Layout::ObjectStore => &[("default", 6), ("omap", 2), ("deferred", 8)],
+            Layout::Plain => &["default"],
+            Layout::ObjectStore => &["default", "omap", "deferred", "journal"],
         }
     }
 
     fn family(self, first: Option<u8>) -> &'static str {
         match (self, first) {
             (Layout::ObjectStore, Some(b'M')) => "omap",
-            (Layout::ObjectStore, Some(b'D')) => "deferred",
             _ => "default",
         }
     }
+
+    fn has_journal(self) -> bool {
+        self == Layout::ObjectStore
+    }
 }
 
-fn base_options(config: &RocksConfig, cache: &Cache, share: usize) -> Options {
+/// What the journal relies on, whatever the operator's options say: see `journal`.
+fn leave_flushes_to_the_journal(config: &RocksConfig, o: &mut Options) {
+    // More than there will ever be between two checkpoints. What is a share of it has to be a share of them.
+    const NEVER: usize = 1 << 32;
+    o.set_write_buffer_size(NEVER);
+    o.set_db_write_buffer_size(0);
+    o.set_memtable_prefix_bloom_ratio(MEMTABLE_BLOOM_RATIO * config.memtable_bytes_max() as f64 / NEVER as f64);
+    o.set_arena_block_size(256 << 10);
+    o.set_atomic_flush(true);
+    o.set_enable_pipelined_write(false);
+    o.set_recycle_log_file_num(0);
+}
+
+fn base_options(config: &RocksConfig, cache: &Cache) -> Options {
     let mut table = BlockBasedOptions::default();
     table.set_block_cache(cache);
     table.set_cache_index_and_filter_blocks(true);
@@ -247,11 +265,11 @@ fn base_options(config: &RocksConfig, cache: &Cache, share: usize) -> Options {
     o.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
     // Two memtables of a family may exist: one filling, one being flushed.
     o.set_max_write_buffer_number(3);
-    o.set_write_buffer_size((config.memtable_bytes / 16 * share / 2).max(1 << 20));
+    o.set_write_buffer_size((config.memtable_bytes / 2).max(1 << 20));
     o.set_max_total_wal_size(2 * config.memtable_bytes as u64);
     o.set_allow_concurrent_memtable_write(false);
     // Every new object is looked for first: a filter of the memtable's keys says no without a walk through its list.
-    o.set_memtable_prefix_bloom_ratio(0.02);
+    o.set_memtable_prefix_bloom_ratio(MEMTABLE_BLOOM_RATIO);
     o.set_memtable_whole_key_filtering(true);
     o.set_compression_type(DBCompressionType::Lz4);
     o.set_level_compaction_dynamic_level_bytes(true);
@@ -272,33 +290,30 @@ fn base_options(config: &RocksConfig, cache: &Cache, share: usize) -> Options {
 
 impl Kv for RocksKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
-        let found = self.db.get_pinned_cf(self.family(key), key).map_err(|e| kv_error("get", e))?;
+        if let Some(journal) = self.journal.as_ref().filter(|_| is_transient(key)) {
+            return Ok(journal.get(key));
+        }
+        let found = self.tables.db.get_pinned_cf(self.tables.family(key), key).map_err(|e| kv_error("get", e))?;
         Ok(found.map(|v| Bytes::copy_from_slice(&v)))
     }
 
     fn scan(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Bytes)>, KvError> {
-        let mut cursor = self.cursor(from, to);
-        cursor.seek_to_first();
-        collect(cursor, limit, DBRawIterator::next)
+        self.range(from, to, limit, true)
     }
 
     fn scan_reverse(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Bytes)>, KvError> {
-        let mut cursor = self.cursor(from, to);
-        cursor.seek_to_last();
-        collect(cursor, limit, DBRawIterator::prev)
+        self.range(from, to, limit, false)
     }
 
     fn apply(&mut self, batch: KvBatch) -> Result<(), KvError> {
-        let bytes: usize = batch.ops.iter().map(op_bytes).sum();
-        let mut out = WriteBatch::with_capacity_bytes(bytes);
-        for (i, op) in batch.ops.iter().enumerate() {
-            match op {
-                KvOp::Put(k, v) => out.put_cf(self.family(k), k, v),
-                KvOp::Delete(k) => out.delete_cf(self.family(k), k),
-                KvOp::DeleteRange(from, to) => self.delete_range(&mut out, from, to, &batch.ops[..i])?,
-            }
+        if let Some(journal) = &mut self.journal {
+            return journal.apply(&self.tables, &batch);
         }
-        self.db.write_opt(out, &self.write_options).map_err(|e| kv_error("write", e))
+        let mut out = WriteBatch::default();
+        for (i, op) in batch.ops.iter().enumerate() {
+            self.tables.add(&mut out, op, &batch.ops[..i])?;
+        }
+        self.tables.write(out)
     }
 
     fn flush(&mut self, id: IoId) {
@@ -306,12 +321,12 @@ impl Kv for RocksKv {
     }
 
     fn flush_sync(&mut self) -> Result<(), KvError> {
-        self.db.flush_wal(true).map_err(|e| kv_error("flush", e))
+        self.flusher.flush_now()
     }
 
     fn approximate_size(&self, from: &[u8], to: &[u8]) -> u64 {
         let range = rocksdb::Range::new(from, to);
-        self.db.get_approximate_sizes_cf(self.family(from), &[range]).iter().sum()
+        self.tables.db.get_approximate_sizes_cf(self.tables.family(from), &[range]).iter().sum()
     }
 }
 
@@ -321,17 +336,24 @@ impl Drop for RocksKv {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        // In order to stop in order; a failure here loses nothing that was promised.
-        let _ = self.db.flush_wal(true);
+        match &mut self.journal {
+            // In order to stop in order; a failure here loses nothing that was promised.
+            None => drop(self.tables.db.flush_wal(true)),
+            Some(journal) => {
+                if !journal.close(&self.tables) {
+                    // RocksDB would flush its memtables as it closes.
+                    std::mem::forget(self.tables.db.clone());
+                }
+            }
+        }
     }
 }
 
-fn op_bytes(op: &KvOp) -> usize {
-    // Tag, family and two lengths.
-    12 + match op {
-        KvOp::Put(k, v) => k.len() + v.len(),
-        KvOp::Delete(k) => k.len(),
-        KvOp::DeleteRange(from, to) => from.len() + to.len(),
+/// A key of the range, whose first byte tells the family.
+fn prefix_of<'a>(from: Bound<&'a [u8]>, to: Bound<&'a [u8]>) -> &'a [u8] {
+    match (from, to) {
+        (Bound::Included(k) | Bound::Excluded(k), _) | (_, Bound::Included(k) | Bound::Excluded(k)) => k,
+        _ => &[],
     }
 }
 
@@ -351,11 +373,6 @@ fn collect<'a>(
     Ok(out)
 }
 
-/// The smallest key behind this one.
-fn after(key: &[u8]) -> Vec<u8> {
-    [key, &[0]].concat()
-}
-
 fn kv_error(what: &'static str, e: rocksdb::Error) -> KvError {
     let detail = e.to_string();
     let errno = match e.kind() {
@@ -365,6 +382,10 @@ fn kv_error(what: &'static str, e: rocksdb::Error) -> KvError {
         _ => Errno::EIO,
     };
     KvError { what, detail, errno }
+}
+
+fn kv_error_io(what: &'static str, e: &std::io::Error) -> KvError {
+    KvError { what, detail: e.to_string(), errno: e.raw_os_error().map_or(Errno::EIO, Errno) }
 }
 
 fn open_error(config: &RocksConfig, e: rocksdb::Error) -> OpenError {

@@ -31,6 +31,13 @@ pub(super) fn apply(text: &str, o: &mut Options) -> Result<(), OptionError> {
     Ok(())
 }
 
+/// The operator's `write_buffer_size`, if he has set one: for a database whose memtables are not RocksDB's to flush.
+pub(super) fn write_buffer_size(text: &str) -> Option<u64> {
+    let mut items = text.split([',', ';']).rev().filter_map(|i| i.split_once('='));
+    let (name, value) = items.find(|(name, _)| name.trim() == "write_buffer_size")?;
+    Item { name, value: value.trim() }.u64().ok()
+}
+
 struct Item<'a> {
     name: &'a str,
     value: &'a str,
@@ -142,6 +149,12 @@ fn set(o: &mut Options, i: &Item<'_>) -> Result<(), OptionError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_write_buffer_size_counts() {
+        assert_eq!(write_buffer_size("compression=kNoCompression"), None);
+        assert_eq!(write_buffer_size("write_buffer_size=1M; write_buffer_size = 2M,max_open_files=5"), Some(2 << 20));
+    }
 
     #[test]
     fn wrong_options_are_named() {

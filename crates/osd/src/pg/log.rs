@@ -17,6 +17,7 @@ use types::pg::{LogOp, PgLogDup, PgLogEntry};
 use types::{EVersion, HObject, ReqId};
 
 /// First byte of a row's key.
+/// The store keeps rows that begin so in memory: see `store::Op::CollSet`.
 pub(crate) const ROW: u8 = b'l';
 
 /// An entry as it is stored.

@@ -1,0 +1,429 @@
+//! The object store's journal: RocksDB without its own log.
+//!
+//! Room: io.   Owns: the ring of frames in a preallocated file, the rows that come and go (deferred writes, PG logs), and
+//! the checkpoints that let the ring forget. Why not RocksDB's log: docs/decisions/2026-11-22-a-journal-of-our-own.md.
+//!
+//! Holds:
+//! - Memtables are flushed by nobody but `checkpoint`, and only when every batch in them is durable in the journal. So the
+//!   database on disk never knows of something that the journal does not: what it says of deferred blocks is true.
+//! - All families are flushed together, and with them the root, which says how far the journal has been applied and from
+//!   where it has to be read. Behind the root's frame, every batch is applied again.
+//! - Transient rows (`store::is_transient`) live in the journal and in memory, and most never reach the database. They hold
+//!   the ring's tail; those that would hold it for too long are spilled into a family of their own by a checkpoint.
+
+mod file;
+mod ops;
+mod ring;
+mod root;
+
+
+use super::tables::Tables;
+use super::{OpenError, RocksConfig, kv_error_io};
+use bytes::Bytes;
+use file::RingFile;
+use ring::{HEADER, Kind, Place, Reader, Writer};
+use rocksdb::WriteBatch;
+pub use root::{KEY as ROOT_KEY, Root};
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use store::{KvBatch, KvError, KvOp, is_transient};
+
+/// A frame that has grown to this is written without waiting for a flush.
+const FRAME_BYTES_MAX: usize = 1 << 20;
+/// What an operation takes in a memtable beside its bytes, roughly.
+const ROW_OVERHEAD: u64 = 64;
+/// The place of a row that only the database has.
+const NOWHERE: Place = Place { pos: 0, seq: 0, run: 0 };
+/// Values from this size on are shared with whoever else has them.
+const SHARED_FROM: usize = 4096;
+/// How often to look whether the ring has got room.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// A row that is older than so many eighths of the ring is spilled; when so many are in use, a checkpoint is due. In between
+/// a row may go by itself, as a PG's log does after some hundred writes.
+const SPILLED_FROM: u64 = 3;
+const DUE_FROM: u64 = 7;
+
+/// The loop's side.
+pub struct Journal {
+    shared: Arc<Shared>,
+    /// All transient rows.
+    rows: BTreeMap<Bytes, Row>,
+    size: u64,
+    /// What lies before this may be overwritten.
+    tail: u64,
+    /// A checkpoint after this many bytes in memtables.
+    memtable_bytes_max: u64,
+    /// Bytes in them, roughly.
+    memtable_bytes: u64,
+    /// Begun, and not yet known to be on disk.
+    checkpoint: Option<Root>,
+}
+
+/// What the flushing thread needs too.
+pub struct Shared {
+    log: Mutex<Log>,
+    /// Locked for moments only, and after `log`.
+    pending: Mutex<Pending>,
+}
+
+struct Log {
+    writer: Writer<RingFile>,
+    /// Memory for the next `Pending`.
+    spare: Vec<u8>,
+}
+
+/// The frame that is being filled.
+struct Pending {
+    /// Room for a header, then the payload.
+    bytes: Vec<u8>,
+    /// Where it will be, or at the start of the lap behind.
+    place: Place,
+}
+
+struct Row {
+    value: Bytes,
+    /// Reading from here on finds it.
+    place: Place,
+    /// The database has it, or will with the checkpoint that is under way.
+    spilled: bool,
+}
+
+impl Journal {
+    /// Opens the journal of a database, and applies what the database does not have yet; makes one for a database that has
+    /// none. Errors: see `OpenError`; one that is damaged where it was durable is refused.
+    pub fn open(tables: &Tables, config: &RocksConfig) -> Result<Self, OpenError> {
+        let path = config.wal_dir.as_ref().unwrap_or(&config.dir).join("journal");
+        let io = |source| OpenError::Journal { path: path.clone(), source };
+        let kv = |source| OpenError::Kv { dir: config.dir.clone(), source };
+        let root = tables.root().map_err(kv)?;
+        if root.is_none() {
+            tables.spill_all().map_err(kv)?;
+        }
+        let rows = tables.spilled().map_err(kv)?.into_iter();
+        let mut rows: BTreeMap<Bytes, Row> = rows.map(|(k, value)| (k, Row { value, place: NOWHERE, spilled: true })).collect();
+        let run = || getrandom::u64().map_err(|e| io(e.into()));
+        let memtable_bytes_max = config.memtable_bytes_max();
+        let Some(root) = root else {
+            let first = Place { pos: 0, seq: 1, run: run()? };
+            let medium = RingFile::create(&path, config.journal_bytes).map_err(io)?;
+            let writer = Writer::start(medium, config.journal_bytes, first, run()?).map_err(io)?;
+            let mut this = Journal::new(writer, rows, 0, memtable_bytes_max);
+            this.checkpoint(tables, Spill::Old, true).map_err(kv)?;
+            return Ok(this);
+        };
+        let mut replay = Replay { tables, rows: &mut rows, applied: root.applied, bytes: 0, last: root.start };
+        let next = replay.run(&path, &root)?;
+        let (last, replayed) = (replay.last, replay.bytes);
+        let medium = RingFile::open(&path).map_err(io)?;
+        let mut tail = root.start.pos;
+        if next.pos - tail > root.size / 8 * DUE_FROM {
+            // Whoever is killed again and again as he starts must not fill the ring with beginnings.
+            let root = next_root(tables, &mut rows, Spill::Old.before(next.pos, root.size), last, root.size, true).map_err(kv)?;
+            tail = root.start.pos;
+        }
+        let writer = Writer::start(medium, root.size, next, run()?).map_err(io)?;
+        let mut this = Journal::new(writer, rows, tail, memtable_bytes_max);
+        this.memtable_bytes = replayed;
+        Ok(this)
+    }
+
+    fn new(writer: Writer<RingFile>, rows: BTreeMap<Bytes, Row>, tail: u64, memtable_bytes_max: u64) -> Self {
+        let (size, place) = (writer.size, writer.next);
+        let log = Log { writer, spare: Vec::new() };
+        let pending = Pending { bytes: vec![0; HEADER], place };
+        let shared = Arc::new(Shared { log: Mutex::new(log), pending: Mutex::new(pending) });
+        Journal { shared, rows, size, tail, memtable_bytes_max, memtable_bytes: 0, checkpoint: None }
+    }
+
+    pub fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+
+    /// Applies a batch: readers see it; durable with the next `sync`.
+    pub fn apply(&mut self, tables: &Tables, batch: &KvBatch) -> Result<(), KvError> {
+        let bytes = ops::size(&batch.ops);
+        if bytes as u64 > self.size / 8 {
+            return self.apply_beside(tables, batch);
+        }
+        self.make_room(tables, bytes as u64)?;
+        let place = self.shared.add(&batch.ops, bytes)?;
+        self.memtable_bytes += apply(tables, &mut self.rows, batch, Some(place))?;
+        Ok(())
+    }
+
+    /// A batch that is too large for the ring goes into the database at once, and is durable when this returns. So that
+    /// reading never comes past rows that it deletes, all go there, and an empty frame is the last that has been applied.
+    fn apply_beside(&mut self, tables: &Tables, batch: &KvBatch) -> Result<(), KvError> {
+        self.make_room(tables, 2 * ring::PAGE)?;
+        self.shared.sync()?;
+        self.shared.add(&[], ops::size(&[]))?;
+        self.shared.sync()?;
+        apply(tables, &mut self.rows, batch, None)?;
+        self.checkpoint(tables, Spill::All, true)
+    }
+
+    /// Begins a checkpoint if one is due, and waits for the one under way if there is no room without it.
+    fn make_room(&mut self, tables: &Tables, bytes: u64) -> Result<(), KvError> {
+        loop {
+            if let Some(root) = self.checkpoint
+                && tables.root_on_disk()? == Some(root)
+            {
+                self.tail = root.start.pos;
+                self.checkpoint = None;
+            }
+            let used = self.shared.end_at_most(bytes) - self.tail;
+            let due = used > self.size / 8 * DUE_FROM || self.memtable_bytes > self.memtable_bytes_max;
+            if due && self.checkpoint.is_none() {
+                self.checkpoint(tables, Spill::Old, false)?;
+                continue;
+            }
+            if used <= self.size {
+                return Ok(());
+            }
+            tables.check_background()?;
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Has the database keep everything applied so far, so that the ring may forget it.
+    fn checkpoint(&mut self, tables: &Tables, spill: Spill, wait: bool) -> Result<(), KvError> {
+        let (last, head) = self.shared.sync()?;
+        let root = next_root(tables, &mut self.rows, spill.before(head, self.size), last, self.size, wait)?;
+        self.memtable_bytes = 0;
+        self.checkpoint = Some(root);
+        if wait {
+            self.tail = root.start.pos;
+            self.checkpoint = None;
+        }
+        Ok(())
+    }
+
+    /// Leaves the database as it is to be opened next. False if it must not be closed, for it would keep what the
+    /// journal has not.
+    pub fn close(&mut self, tables: &Tables) -> bool {
+        // An error is told by the next opening if it matters.
+        let _ = self.checkpoint(tables, Spill::Old, true);
+        !locked(&self.shared.log).writer.has_failed()
+    }
+
+    pub fn get(&self, key: &[u8]) -> Option<Bytes> {
+        self.rows.get(key).map(|r| r.value.clone())
+    }
+
+    /// Pairs of the range, in ascending order.
+    pub fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl DoubleEndedIterator<Item = (Bytes, Bytes)> {
+        // A map does not take a range that ends before it begins.
+        let whole = !matches!((from, to), (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) if a >= b && from != to);
+        let bounds = if whole { (from, to) } else { (Bound::Included(&[][..]), Bound::Excluded(&[][..])) };
+        self.rows.range::<[u8], _>(bounds).map(|(k, r)| (k.clone(), r.value.clone()))
+    }
+}
+
+impl Shared {
+    /// Adds a batch to the frame; returns from where on it can be read.
+    fn add(&self, batch: &[KvOp], bytes: usize) -> Result<Place, KvError> {
+        let mut pending = locked(&self.pending);
+        if pending.bytes.len() > HEADER && pending.bytes.len() + bytes > FRAME_BYTES_MAX {
+            drop(pending);
+            self.write_out(&mut locked(&self.log))?;
+            pending = locked(&self.pending);
+        }
+        ops::put(&mut pending.bytes, batch);
+        Ok(pending.place)
+    }
+
+    /// Where the ring will end if so many bytes are added: however they come to be cut into frames, of which each may
+    /// have to skip the rest of a lap that is shorter than itself.
+    fn end_at_most(&self, bytes: u64) -> u64 {
+        let pending = locked(&self.pending);
+        pending.place.pos + 2 * (pending.bytes.len() as u64 + bytes) + 8 * ring::PAGE
+    }
+
+    /// Bytes that have been added and not written.
+    pub fn waiting(&self) -> usize {
+        locked(&self.pending).bytes.len() - HEADER
+    }
+
+    /// Makes everything added so far durable. Returns the last frame, and where the next will begin.
+    pub fn sync(&self) -> Result<(Place, u64), KvError> {
+        let mut log = locked(&self.log);
+        self.write_out(&mut log)?;
+        log.writer.sync().map_err(|e| kv_error_io("journal flush", &e))?;
+        Ok((log.writer.last, log.writer.next.pos))
+    }
+
+    /// Writes the frame that is being filled, if there is anything in it.
+    fn write_out(&self, log: &mut Log) -> Result<(), KvError> {
+        let mut bytes = {
+            let mut pending = locked(&self.pending);
+            if pending.bytes.len() == HEADER {
+                return Ok(());
+            }
+            pending.place = log.writer.places(pending.bytes.len() - HEADER).1;
+            let mut next = std::mem::take(&mut log.spare);
+            next.resize(HEADER, 0);
+            std::mem::replace(&mut pending.bytes, next)
+        };
+        let written = log.writer.append(Kind::Batches, &mut bytes);
+        if bytes.capacity() <= 2 * FRAME_BYTES_MAX {
+            bytes.clear();
+            log.spare = bytes;
+        }
+        written.map_err(|e| kv_error_io("journal write", &e))
+    }
+}
+
+/// Applies a batch to rows and memtables, and returns what it takes there. `place`: from where on the journal has it; if
+/// `None`, the database takes its rows too.
+fn apply(tables: &Tables, rows: &mut BTreeMap<Bytes, Row>, batch: &KvBatch, place: Option<Place>) -> Result<u64, KvError> {
+    let mut out = WriteBatch::with_capacity_bytes(ops::size(&batch.ops));
+    let mut bytes = 0;
+    for (i, op) in batch.ops.iter().enumerate() {
+        let (KvOp::Put(key, _) | KvOp::Delete(key) | KvOp::DeleteRange(key, _)) = op;
+        let of_row = is_transient(key);
+        if of_row || matches!(op, KvOp::DeleteRange(..)) {
+            change_rows(tables, rows, op, place, Some(&mut out));
+        }
+        if !of_row {
+            tables.add(&mut out, op, &batch.ops[..i])?;
+            bytes += ROW_OVERHEAD + ops::size(std::slice::from_ref(op)) as u64;
+        }
+    }
+    tables.write(out)?;
+    Ok(bytes)
+}
+
+/// What an operation does to rows. `out`: the batch for the database; `None` if the database is beyond it: then a row that
+/// it has is as it is to be.
+fn change_rows(tables: &Tables, rows: &mut BTreeMap<Bytes, Row>, op: &KvOp, place: Option<Place>, mut out: Option<&mut WriteBatch>) {
+    let mut forget = |rows: &mut BTreeMap<Bytes, Row>, key: &Bytes| match (rows.get(key), &mut out) {
+        (None, _) => true,
+        (Some(row), None) if row.spilled => false,
+        (Some(row), out) => {
+            if row.spilled && let Some(out) = out {
+                out.delete_cf(tables.rows(), key);
+            }
+            rows.remove(key);
+            true
+        }
+    };
+    match op {
+        KvOp::Put(key, value) if is_transient(key) => {
+            if !forget(rows, key) {
+                return;
+            }
+            if place.is_none() && let Some(out) = &mut out {
+                out.put_cf(tables.rows(), key, value);
+            }
+            // Deferred data the store has too; smaller values may be slices of something large.
+            let value = if value.len() < SHARED_FROM { Bytes::copy_from_slice(value) } else { value.clone() };
+            rows.insert(key.clone(), Row { value, place: place.unwrap_or(NOWHERE), spilled: place.is_none() });
+        }
+        KvOp::Delete(key) => _ = forget(rows, key),
+        KvOp::DeleteRange(from, to) if from < to => {
+            let keys: Vec<Bytes> = rows.range(from.clone()..to.clone()).map(|(k, _)| k.clone()).collect();
+            keys.iter().for_each(|key| _ = forget(rows, key));
+        }
+        KvOp::Put(..) | KvOp::DeleteRange(..) => {}
+    }
+}
+
+/// Which rows a checkpoint spills.
+#[derive(Clone, Copy)]
+enum Spill {
+    Old,
+    All,
+}
+
+impl Spill {
+    /// The position before which rows are spilled, if the ring has come to `head`.
+    fn before(self, head: u64, size: u64) -> u64 {
+        match self {
+            Spill::Old => head.saturating_sub(size / 8 * SPILLED_FROM),
+            Spill::All => u64::MAX,
+        }
+    }
+}
+
+/// Writes the root of a checkpoint, and the rows from before `spilled`, and begins the flush of all families. Every batch
+/// applied has to be durable in the journal, of which `last` is the last frame.
+fn next_root(
+    tables: &Tables,
+    rows: &mut BTreeMap<Bytes, Row>,
+    spilled: u64,
+    last: Place,
+    size: u64,
+    wait: bool,
+) -> Result<Root, KvError> {
+    let mut out = WriteBatch::default();
+    for (key, row) in rows.iter_mut().filter(|(_, r)| !r.spilled && r.place.pos < spilled) {
+        out.put_cf(tables.rows(), key, &row.value);
+        row.spilled = true;
+    }
+    let start = rows.values().filter(|r| !r.spilled).map(|r| r.place).min_by_key(|p| p.seq).unwrap_or(last);
+    let root = Root { start, applied: last.seq, size };
+    tables.put_root(&mut out, &root);
+    tables.write(out)?;
+    tables.flush(wait)?;
+    Ok(root)
+}
+
+/// Reads a journal at opening.
+struct Replay<'a> {
+    tables: &'a Tables,
+    rows: &'a mut BTreeMap<Bytes, Row>,
+    /// The database has everything up to this frame, but for rows.
+    applied: u64,
+    /// Put into memtables.
+    bytes: u64,
+    /// The last frame.
+    last: Place,
+}
+
+impl Replay<'_> {
+    /// Applies what is missing; returns where the next frame goes.
+    fn run(&mut self, path: &Path, root: &Root) -> Result<Place, OpenError> {
+        let io = |source| OpenError::Journal { path: path.into(), source };
+        let damaged = |frame, why| OpenError::JournalDamaged { path: path.into(), frame, why };
+        let medium = RingFile::open_to_read(path, root.size).map_err(io)?;
+        let mut reader = Reader::new(medium, root.size, root.start);
+        while let Some(frame) = reader.read().map_err(io)? {
+            self.last = frame.place;
+            if frame.kind != Kind::Batches {
+                continue;
+            }
+            let batches = ops::parse(frame.payload).map_err(|_| damaged(frame.place.seq, "it cannot be understood"))?;
+            for batch in batches {
+                self.apply(&batch, frame.place).map_err(|source| OpenError::Kv { dir: path.into(), source })?;
+            }
+        }
+        let next = reader.next;
+        if next.seq <= root.applied {
+            return Err(damaged(next.seq, "the database was there before"));
+        }
+        match reader.durable_beyond().map_err(io)? {
+            Some(_) => Err(damaged(next.seq, "later ones are whole")),
+            None => Ok(next),
+        }
+    }
+
+    fn apply(&mut self, batch: &KvBatch, place: Place) -> Result<(), KvError> {
+        if place.seq > self.applied {
+            self.bytes += apply(self.tables, self.rows, batch, Some(place))?;
+            return Ok(());
+        }
+        batch.ops.iter().for_each(|op| change_rows(self.tables, self.rows, op, Some(place), None));
+        Ok(())
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;
