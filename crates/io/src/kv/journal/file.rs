@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Zeros written ahead at a time.
-const AHEAD_BYTES: u64 = 4 << 20;
+const AHEAD_BYTES: u64 = 1 << 20;
 
 pub struct RingFile {
     file: File,

@@ -321,7 +321,7 @@ fn change_rows(tables: &Tables, rows: &mut BTreeMap<Bytes, Row>, op: &KvOp, plac
             }
             // Deferred data the store has too; smaller values may be slices of something large.
             let value = if value.len() < SHARED_FROM { Bytes::copy_from_slice(value) } else { value.clone() };
-            rows.insert(key.clone(), Row { value, place: place.unwrap_or(NOWHERE), spilled: place.is_none() });
+            rows.insert(Bytes::copy_from_slice(key), Row { value, place: place.unwrap_or(NOWHERE), spilled: place.is_none() });
         }
         KvOp::Delete(key) => _ = forget(rows, key),
         KvOp::DeleteRange(from, to) if from < to => {
