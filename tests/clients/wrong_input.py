@@ -293,7 +293,7 @@ def a_full_file_system_beneath_loses_nothing(c):
     mount = c.work + "/tmpfs"
     os.makedirs(mount)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1000M", "tmpfs", mount], check=True)
-    home = Home(c.bin, mount + "/c", "--size", "4G")
+    home = Home(c.bin, mount + "/c", "--size", "2G")
     try:
         home.up()
         ceph(home, "osd", "pool", "create", "p", "16")

@@ -254,7 +254,8 @@ fn base_options(config: &RocksConfig, cache: &Cache) -> Options {
     let mut o = Options::default();
     o.set_block_based_table_factory(&table);
     o.create_if_missing(config.create);
-    o.create_missing_column_families(config.create);
+    // Earlier builds had fewer.
+    o.create_missing_column_families(true);
     // The log leaves our hands only when we say so: one write and one sync for all batches of a flush.
     o.set_manual_wal_flush(true);
     // A recycled log file has its size already: fdatasync has no metadata to commit.

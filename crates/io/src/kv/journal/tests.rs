@@ -345,28 +345,33 @@ fn killed_at_every_start_it_still_starts() {
 }
 
 #[test]
-fn rows_of_a_database_without_a_journal_are_taken_over() {
+fn a_database_of_an_earlier_build_is_taken_over() {
     let dir = crate::TempDir::new("journal-older");
-    let mut kv = open(dir.path()).unwrap();
-    let mut out = WriteBatch::default();
     let row = log_row(1, 1);
-    out.put_cf(kv.tables.rows(), b"D1", b"old");
-    out.put_cf(kv.tables.family(b"P"), &row, b"old");
-    out.delete_cf(kv.tables.db.cf_handle("journal").unwrap(), ROOT_KEY);
-    kv.tables.write(out).unwrap();
-    kv.tables.flush(true).unwrap();
-    kv.journal = None;
-    drop(kv);
-    kv = open(dir.path()).unwrap();
-    for key in [b"D1", row.as_bytes()] {
+    let mut options = rocksdb::Options::default();
+    options.create_if_missing(true);
+    options.create_missing_column_families(true);
+    let older = rocksdb::DB::open_cf(&options, dir.path(), ["default", "omap", "deferred"]).unwrap();
+    older.put_cf(older.cf_handle("deferred").unwrap(), b"D1", b"old").unwrap();
+    older.put(&row, b"old").unwrap();
+    older.put(b"O1", b"old").unwrap();
+    drop(older);
+    let run = RocksConfig { create: false, ..config(dir.path()) };
+    let open = || RocksKv::open(&run, channel().0).unwrap();
+    let mut kv = open();
+    for key in [b"D1", row.as_bytes(), b"O1"] {
         assert_eq!(kv.get(key).unwrap(), Some(Bytes::from_static(b"old")));
-        assert_eq!(kv.tables.db.get_cf(kv.tables.family(b"P"), key).unwrap(), None, "moved");
     }
+    assert_eq!(kv.tables.db.get(&row).unwrap(), None, "moved");
     let mut batch = KvBatch::default();
     batch.delete_range("D1", "D2");
     batch.delete(row.clone());
     kv.apply(batch).unwrap();
     drop(kv);
-    kv = open(dir.path()).unwrap();
+    kv = open();
     assert_eq!((kv.get(b"D1").unwrap(), kv.get(row.as_bytes()).unwrap()), (None, None));
+    drop(kv);
+    options.create_missing_column_families(false);
+    let back = rocksdb::DB::open_cf(&options, dir.path(), ["default", "omap", "deferred"]);
+    assert!(back.is_err_and(|e| e.to_string().contains("journal")), "the earlier build does not open it any more");
 }
