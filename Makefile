@@ -82,7 +82,7 @@ sim: linearizability
 	SEED=$(SEED) LESS="$(LESS)" MINUTES=$(or $(MINUTES),10) CHECKER=$(CACHE)/linearizability $(CARGO_TARGET_DIR)/release/sim
 
 # The same seeds for everybody: a red build is of the change.
-sim-short: export SEEDS = 80
+sim-short: export SEEDS = 400
 sim-short: export FIRST = 1
 sim-short: sim
 
