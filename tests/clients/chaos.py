@@ -119,7 +119,7 @@ class Machine:
 
     def begin_part(self):
         """It and another one do not find each other any more; everybody else does."""
-        other = random.choice([m for m in self.cluster.machines if m is not self])
+        other = self.cluster.rng.choice([m for m in self.cluster.machines if m is not self])
         for one, two in ((self, other), (other, self)):
             ip("-n", one.ns, "neigh replace", two.addr, "lladdr 02:00:00:00:00:99 dev eth0 nud permanent")
             self.parted.append((one, two))

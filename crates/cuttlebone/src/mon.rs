@@ -14,7 +14,6 @@ use io::{Clock, Completions, EventLoop, EventLoopConfig};
 use node::MonNode;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::ExitCode;
@@ -35,9 +34,9 @@ impl Daemon for MonDaemon {
         fs::create_dir_all(&dir).with_context(|| format!("making {}", dir.display()))?;
         let monmap = first_monmap(config, flags)?;
         let keyring = first_keyring(config, flags)?;
-        fs::write(dir.join("keyring"), only(&keyring, &EntityName::new(EntityKind::MON, "")).to_string())?;
+        fs::write(dir.join("keyring"), only(&keyring, &EntityName::monitors()).to_string())?;
         fs::write(dir.join("mgr.keyring"), only(&keyring, &mgr_name(config)).to_string())?;
-        let mut kv = open_kv(&dir, true)?;
+        let mut kv = new_kv(&dir.join("kv"))?;
         mon::mkfs(&mut kv, &monmap, &keyring)?;
         say!("{}: formatted {} for cluster {}", config.name, dir.display(), monmap.fsid);
         Ok(())
@@ -46,7 +45,7 @@ impl Daemon for MonDaemon {
     fn run(config: &DaemonConfig, _flags: &DaemonFlags, ready: impl FnOnce() -> Result<()>) -> Result<i32> {
         let dir = config.required_path("mon_data")?;
         let mut events = EventLoop::new(EventLoopConfig { admin_socket: config.path("admin_socket")? }).context("admin socket")?;
-        let kv = open_kv_reporting(&dir, false, events.completions())?;
+        let kv = open_kv(&dir, events.completions())?;
         let monmap = mon::boot::newest_monmap(&kv)?.with_context(|| format!("{} is not a monitor's directory; run --mkfs first", dir.display()))?;
         check_fsid(config, monmap.fsid, &dir)?;
         let addrs = own_addrs(config, &monmap)?;
@@ -117,21 +116,12 @@ fn seed64() -> u64 {
     u64::from_le_bytes([seed[0], seed[1], seed[2], seed[3], seed[4], seed[5], seed[6], seed[7]])
 }
 
-fn open_kv(dir: &Path, create: bool) -> Result<RocksKv> {
-    let (nobody, _) = std::sync::mpsc::channel();
-    Ok(RocksKv::open(&kv_config(dir, create)?, nobody)?)
-}
-
-fn open_kv_reporting(dir: &Path, create: bool, completions: Completions) -> Result<RocksKv> {
-    Ok(RocksKv::open(&kv_config(dir, create)?, completions)?)
-}
-
-fn kv_config(dir: &Path, create: bool) -> Result<RocksConfig> {
+fn open_kv(dir: &Path, completions: Completions) -> Result<RocksKv> {
     let path = dir.join("kv");
-    if !create && !path.exists() {
+    if !path.exists() {
         bail!("{} is not a monitor's directory (no kv in it); run --mkfs first", dir.display());
     }
-    Ok(RocksConfig { create, ..RocksConfig::new(path, Layout::Plain) })
+    Ok(RocksKv::open(&RocksConfig { create: false, ..RocksConfig::new(path, Layout::Plain) }, completions)?)
 }
 
 /// The map of `--monmap`, or one made of `mon_host` and `fsid`.
@@ -156,17 +146,17 @@ fn first_keyring(config: &DaemonConfig, flags: &DaemonFlags) -> Result<Keyring> 
     let files = flags.keyring.iter().map(|p| p.display().to_string()).chain(config.keyrings());
     let file = files.into_iter().find(|f| Path::new(f).exists()).context("no keyring: give --keyring FILE with the key of mon.")?;
     let mut keyring: Keyring = fs::read_to_string(&file)?.parse().with_context(|| file.clone())?;
-    let caps = [("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")];
-    let caps: BTreeMap<String, String> = caps.map(|(k, v)| (k.to_owned(), v.to_owned())).into();
+    let name = mgr_name(config);
+    let caps = mon::services::auth::caps_of(&name);
     let new_key = || CryptoKey::generate(KeyKind::Aes, Clock::new().now().wall, &mut ChaCha8Rng::from_seed(random_seed()));
-    keyring.entries.entry(mgr_name(config)).or_insert_with(|| EntityAuth { key: new_key(), caps });
+    keyring.entries.entry(name).or_insert_with(|| EntityAuth { key: new_key(), caps });
     Ok(keyring)
 }
 
 /// A store that is not there yet.
 pub fn new_kv(path: &Path) -> Result<RocksKv> {
     let (nobody, _) = std::sync::mpsc::channel();
-    Ok(RocksKv::open(&RocksConfig { create: true, ..RocksConfig::new(path.to_owned(), Layout::Plain) }, nobody)?)
+    Ok(RocksKv::open(&RocksConfig::new(path.to_owned(), Layout::Plain), nobody)?)
 }
 
 /// A keyring's entry of this name alone.

@@ -191,7 +191,7 @@ fn write(home: &Path, remains: &Remains, mon: &NewMon) -> Result<Recovered> {
     let mut kv = crate::mon::new_kv(&unfinished)?;
     let made = mon::recover::recover(&mut kv, remains, mon, io::Clock::new().now(), &mut rng)?;
     drop(kv);
-    for (file, name) in [("keyring", EntityName::new(EntityKind::MON, "")), ("mgr.keyring", EntityName::new(EntityKind::MGR, mon.name.clone()))] {
+    for (file, name) in [("keyring", EntityName::monitors()), ("mgr.keyring", EntityName::new(EntityKind::MGR, mon.name.clone()))] {
         write_keyring(&home.join(file), &crate::mon::only(&made.keyring, &name))?;
     }
     let _ = fs::remove_file(home.join("removed"));
@@ -216,7 +216,7 @@ fn tell(args: &RecoverArgs, id: &str, home: &Path, found: &Found, made: &Recover
     for osd in &made.keyless {
         say!("the key of osd.{osd} is not known: where it lives, ceph auth add osd.{osd} osd 'allow *' mon 'allow profile osd' mgr 'allow profile osd' -i KEYRING");
     }
-    let names = [EntityName::new(EntityKind::MON, ""), EntityName::new(EntityKind::CLIENT, "admin")];
+    let names = [EntityName::monitors(), EntityName::new(EntityKind::CLIENT, "admin")];
     let missing = names.iter().any(|name| !found.remains.keyrings.iter().any(|k| k.get(name) == made.keyring.get(name)));
     if missing {
         let file = args.dir.as_ref().map_or_else(|| home.join("client.admin.keyring"), |dir| dir.join("keyring"));

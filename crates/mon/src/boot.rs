@@ -45,7 +45,7 @@ pub fn mkfs(kv: &mut impl Kv, monmap: &MonMap, keyring: &Keyring) -> Result<(), 
     if let Some(old) = read_monmap(kv)? {
         return if old.fsid == monmap.fsid { Ok(()) } else { Err(MkfsError::AlreadyFormatted(old.fsid)) };
     }
-    if keyring.get(&EntityName::new(EntityKind::MON, "")).is_none() {
+    if keyring.get(&EntityName::monitors()).is_none() {
         return Err(MkfsError::NoMonKey);
     }
     let mut batch = KvBatch::default();

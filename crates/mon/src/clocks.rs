@@ -3,10 +3,9 @@
 //! The leader asks, each member answers with its time; what is certain is what the round trip cannot explain.
 //! Upstream: Monitor::timecheck in src/mon/Monitor.cc.
 
-use crate::mon::Mon;
-use crate::services::State;
 use crate::env::Env;
-use crate::mon::Effect;
+use crate::mon::{Effect, Mon};
+use crate::services::State;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::Kv;
@@ -74,19 +73,17 @@ impl<K: Kv> Mon<K> {
     }
 
     pub(crate) fn handle_clock(&mut self, now: Now, from: &str, asked: u64, wall: Utime) {
-        let Some(trip) = now.mono.0.checked_sub(asked) else { return };
+        let known = |s: &&State| s.monmap.map.rank_of(from).is_some();
+        let (Some(trip), Some(state)) = (now.mono.0.checked_sub(asked), self.state.as_ref().filter(known)) else { return };
         let latency = Duration::from_nanos(trip).as_secs_f64();
         let apart = wall.to_duration().as_secs_f64() - now.wall.to_duration().as_secs_f64();
         let skew = (apart.abs() - latency).max(0.0).copysign(apart);
-        let known = self.state.as_ref().is_some_and(|s| s.monmap.map.rank_of(from).is_some());
-        if known {
-            let clock = Clock { skew, latency };
-            let was = self.quorum.clocks.seen.insert(from.to_owned(), clock);
-            let bad = |c: &Clock| self.state.as_ref().is_some_and(|s| Clocks::complaint(c, &self.env, s).is_some());
-            if bad(&clock) && !was.as_ref().is_some_and(bad) {
-                let soon = self.state.as_ref().map(|s| self.env.seconds(s, "mon_timecheck_skew_interval", 30)).unwrap_or_default();
-                self.quorum.clocks.due = self.quorum.clocks.due.min(now.mono + soon);
-            }
+        let clock = Clock { skew, latency };
+        let was = self.quorum.clocks.seen.insert(from.to_owned(), clock);
+        let bad = |c: &Clock| Clocks::complaint(c, &self.env, state).is_some();
+        if bad(&clock) && !was.as_ref().is_some_and(bad) {
+            let soon = self.env.seconds(state, "mon_timecheck_skew_interval", 30);
+            self.quorum.clocks.due = self.quorum.clocks.due.min(now.mono + soon);
         }
     }
 }

@@ -72,7 +72,7 @@ impl<K: Kv> Mon<K> {
 
 /// The state that OSDs keep; none before there is any.
 fn copy(kv: &impl Kv, index: u64, rng: &mut ChaCha8Rng) -> Result<Option<KeptState>, StateError> {
-    let mon = EntityName::new(EntityKind::MON, "");
+    let mon = EntityName::monitors();
     let entity: Option<auth::EntityAuth> = txn::get(kv, "auth", format!("e/{mon}"))?;
     let Some(entity) = entity else { return Ok(None) };
     let generation = txn::get(kv, NAME, "generation")?.unwrap_or(0);
@@ -116,6 +116,5 @@ fn sealing_key(mon_key: &CryptoKey) -> CryptoKey {
 }
 
 fn concerns(op: &KvOp) -> bool {
-    let (KvOp::Put(key, _) | KvOp::Delete(key) | KvOp::DeleteRange(key, _)) = op;
-    OPEN.iter().chain(&SEALED).any(|service| key.starts_with(&txn::state_key(service, "")))
+    OPEN.iter().chain(&SEALED).any(|service| op.key().starts_with(&txn::state_key(service, "")))
 }

@@ -7,7 +7,7 @@
 
 use crate::boot::{self, MkfsError, Seat};
 use crate::services::State;
-use crate::services::auth::AuthService;
+use crate::services::auth::{AuthService, caps_of};
 use crate::services::fsmap::FsMapService;
 use crate::services::mgr::MgrService;
 use crate::services::monmap::{MemberIds, MonMapService};
@@ -134,7 +134,7 @@ pub fn recover(kv: &mut impl Kv, remains: &Remains, mon: &NewMon, now: Now, rng:
 fn copied(remains: &Remains, batch: &mut KvBatch) -> Result<Keys, StateError> {
     let Some(kept) = &remains.kept else { return Ok(Keys::NoCopy) };
     batch.append(keep::open_part(kept)?);
-    let mon = EntityName::new(EntityKind::MON, "");
+    let mon = EntityName::monitors();
     for key in remains.keyrings.iter().filter_map(|k| k.key(&mon)) {
         if let Some(sealed) = keep::sealed_part(kept, key)? {
             batch.append(sealed);
@@ -203,7 +203,7 @@ fn write_auth(
             auth.put(name.clone(), EntityAuth { key: entity.key.clone(), caps: caps_of(name) }, txn);
         }
     }
-    for name in [EntityName::new(EntityKind::MON, ""), EntityName::new(EntityKind::CLIENT, "admin"), mgr_of(mon)] {
+    for name in [EntityName::monitors(), EntityName::new(EntityKind::CLIENT, "admin"), mgr_of(mon)] {
         if auth.get(&name).is_none() {
             let key = AuthService::generate_key(now.wall, rng);
             auth.put(name.clone(), EntityAuth { key, caps: caps_of(&name) }, txn);
@@ -218,22 +218,10 @@ fn mgr_of(mon: &NewMon) -> EntityName {
 }
 
 fn is_monitors(name: &EntityName, mon: &NewMon) -> bool {
-    *name == EntityName::new(EntityKind::MON, "") || *name == mgr_of(mon)
-}
-
-/// What whoever is of this kind needs; of clients, what the administrator does.
-fn caps_of(name: &EntityName) -> BTreeMap<String, String> {
-    let caps: &[(&str, &str)] = match name.kind {
-        EntityKind::MON => &[("mon", "allow *")],
-        EntityKind::OSD => &[("mon", "allow profile osd"), ("mgr", "allow profile osd"), ("osd", "allow *")],
-        EntityKind::MGR => &[("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")],
-        _ if name.id == "admin" => &[("mds", "allow *"), ("mgr", "allow *"), ("mon", "allow *"), ("osd", "allow *")],
-        _ => &[],
-    };
-    caps.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+    *name == EntityName::monitors() || *name == mgr_of(mon)
 }
 
 fn keyring_of(auth: &AuthService, mon: &NewMon) -> Keyring {
-    let names = [EntityName::new(EntityKind::MON, ""), mgr_of(mon), EntityName::new(EntityKind::CLIENT, "admin")];
+    let names = [EntityName::monitors(), mgr_of(mon), EntityName::new(EntityKind::CLIENT, "admin")];
     Keyring { entries: names.into_iter().filter_map(|n| Some((n.clone(), auth.get(&n)?.clone()))).collect() }
 }

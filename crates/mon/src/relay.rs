@@ -76,7 +76,7 @@ pub(crate) struct PeerKeys {
 
 impl PeerKeys {
     pub(crate) fn new(keyring: &Keyring, now: Now, rng: &mut ChaCha8Rng) -> Option<Self> {
-        let entity = keyring.get(&mon_entity())?.clone();
+        let entity = keyring.get(&EntityName::monitors())?.clone();
         let mut secrets = RotatingSecrets::default();
         secrets.rotate(now.wall, Duration::from_secs(3600), KeyKind::Aes, rng);
         Some(PeerKeys { entity, secrets })
@@ -85,16 +85,12 @@ impl PeerKeys {
 
 impl KeyStore for PeerKeys {
     fn entity(&self, name: &EntityName) -> Option<EntityAuth> {
-        (*name == mon_entity()).then(|| self.entity.clone())
+        (*name == EntityName::monitors()).then(|| self.entity.clone())
     }
 
     fn secrets(&self, _: EntityKind) -> Option<&RotatingSecrets> {
         Some(&self.secrets)
     }
-}
-
-fn mon_entity() -> EntityName {
-    EntityName::new(EntityKind::MON, "")
 }
 
 /// For whoever owns the sessions between members.

@@ -76,7 +76,7 @@ pub(crate) fn coll_keys_end(c: ShardPgId) -> Vec<u8> {
 pub(crate) const COLL_KEY_PREFIX: usize = 14;
 
 /// The first byte of those keys of a collection that are rows of a log: written in order, and soon deleted again.
-pub(crate) const LOG_ROW: u8 = b'l';
+pub const LOG_ROW: u8 = b'l';
 
 /// True for rows that come and go: deferred writes, and rows of a collection's log. An engine may keep them in its own log
 /// and in memory.

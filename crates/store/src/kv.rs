@@ -26,6 +26,14 @@ pub enum KvOp {
     DeleteRange(Bytes, Bytes),
 }
 
+impl KvOp {
+    /// The key, or the first of the range.
+    pub fn key(&self) -> &Bytes {
+        let (KvOp::Put(key, _) | KvOp::Delete(key) | KvOp::DeleteRange(key, _)) = self;
+        key
+    }
+}
+
 /// Changes that become visible, and durable, together and in order.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KvBatch {

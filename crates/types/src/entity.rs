@@ -46,6 +46,11 @@ impl EntityName {
     pub fn new(kind: EntityKind, id: impl Into<String>) -> Self {
         EntityName { kind, id: id.into() }
     }
+
+    /// `mon.`: whose key all monitors share.
+    pub fn monitors() -> Self {
+        Self::new(EntityKind::MON, "")
+    }
 }
 impl Encode for EntityName {
     fn encode(&self, e: &mut Encoder) {

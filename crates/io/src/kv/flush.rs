@@ -4,13 +4,13 @@
 //! that is a sixth of its CPU, and there is nothing else to do. Where many are on their way, the loop has better to do than
 //! to wait; and with a slow disk it may not wait, for readers would wait with it. Figures: docs/benchmarks.md.
 
-use super::{journal, kv_error};
+use super::{journal, kv_error, locked};
 use crate::sink::IoSink;
 use bytes::Bytes;
 use rocksdb::DB;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use store::{IoId, KvError};
@@ -167,10 +167,6 @@ impl Shared {
         let mean = self.mean_ns.load(Ordering::Relaxed);
         self.mean_ns.store(mean - mean / AVERAGED_OVER + took.as_nanos() as u64 / AVERAGED_OVER, Ordering::Relaxed);
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

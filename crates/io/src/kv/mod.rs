@@ -26,7 +26,7 @@ use rocksdb::{
 };
 use std::ops::Bound;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use store::{IoId, Kv, KvBatch, KvError, is_transient};
 use tables::Tables;
@@ -385,6 +385,10 @@ fn kv_error(what: &'static str, e: rocksdb::Error) -> KvError {
     KvError { what, detail, errno }
 }
 
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn kv_error_io(what: &'static str, e: &std::io::Error) -> KvError {
     KvError { what, detail: e.to_string(), errno: e.raw_os_error().map_or(Errno::EIO, Errno) }
 }
@@ -452,6 +456,24 @@ mod tests {
         kv.apply(b).unwrap();
         assert_eq!(kv.get(b"M1").unwrap(), None);
         assert_eq!(kv.get(b"M2").unwrap(), Some(key("new")));
+    }
+
+    #[test]
+    fn ranges_without_a_key_between_their_ends_are_empty() {
+        let dir = crate::TempDir::new("kv-ranges");
+        let (mut kv, _answers) = open(dir.path());
+        let mut b = KvBatch::default();
+        b.put(key("D1"), key("v"));
+        b.put(key("O1"), key("v"));
+        kv.apply(b).unwrap();
+        for k in [&b"D1"[..], b"O1"] {
+            let n = |from, to| kv.scan(from, to, 9).unwrap().len();
+            assert_eq!(n(Bound::Included(k), Bound::Included(k)), 1);
+            assert_eq!(n(Bound::Included(k), Bound::Excluded(k)), 0);
+            assert_eq!(n(Bound::Excluded(k), Bound::Included(k)), 0);
+            assert_eq!(n(Bound::Excluded(k), Bound::Excluded(k)), 0);
+            assert_eq!(n(Bound::Included(b"Z"), Bound::Excluded(k)), 0);
+        }
     }
 
     #[test]

@@ -356,8 +356,7 @@ impl Secrets {
 fn store_secrets(ctx: &mut Ctx<'_>, osd: OsdId, uuid: Uuid, secrets: &Secrets) -> Result<(), Reply> {
     let name = EntityName::new(EntityKind::OSD, osd.to_string());
     if let Some(key) = &secrets.cephx {
-        let caps = [("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
-        let caps = caps.map(|(a, b)| (a.to_owned(), b.to_owned())).into();
+        let caps = crate::services::auth::caps_of(&name);
         match ctx.state.auth.get(&name) {
             Some(old) if old.key.secret() != key.secret() => {
                 return Err(Reply::err(Errno::EEXIST, format!("entity {name} exists but key does not match")));

@@ -35,6 +35,18 @@ pub struct AuthService {
     id_limit: u64,
 }
 
+/// The caps that a daemon of this kind is given; of clients, the administrator's.
+pub fn caps_of(name: &EntityName) -> BTreeMap<String, String> {
+    let caps: &[(&str, &str)] = match name.kind {
+        EntityKind::MON => &[("mon", "allow *")],
+        EntityKind::OSD => &[("mon", "allow profile osd"), ("mgr", "allow profile osd"), ("osd", "allow *")],
+        EntityKind::MGR => &[("mon", "allow profile mgr"), ("osd", "allow *"), ("mds", "allow *")],
+        _ if name.id == "admin" => &[("mds", "allow *"), ("mgr", "allow *"), ("mon", "allow *"), ("osd", "allow *")],
+        _ => &[],
+    };
+    caps.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
+}
+
 impl AuthService {
     pub fn load(kv: &impl Kv) -> Result<Self, StateError> {
         let mut entities = BTreeMap::new();

@@ -81,7 +81,7 @@ impl Links {
         for link in self.others.values_mut() {
             if matches!(link.stage, Stage::Idle { until } if until <= now.mono) {
                 let conn = ep.connect(now, EntityKind::MON, &link.addrs, Policy::LossyClient);
-                let name = EntityName::new(EntityKind::MON, "");
+                let name = EntityName::monitors();
                 let cephx = Box::new(CephxClient::new(name, self.key.clone(), &[EntityKind::MON]));
                 link.stage = Stage::Dialling { conn, cephx };
             }

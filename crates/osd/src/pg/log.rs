@@ -16,9 +16,8 @@ use types::msg::internal_osd::PgTotals;
 use types::pg::{LogOp, PgLogDup, PgLogEntry};
 use types::{EVersion, HObject, ReqId};
 
-/// First byte of a row's key.
-/// The store keeps rows that begin so in memory: see `store::Op::CollSet`.
-pub(crate) const ROW: u8 = b'l';
+/// First byte of a row's key: the store keeps such rows in memory.
+pub(crate) const ROW: u8 = store::LOG_ROW;
 
 /// An entry as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]

@@ -16,9 +16,8 @@ mod ops;
 mod ring;
 mod root;
 
-
 use super::tables::Tables;
-use super::{OpenError, RocksConfig, kv_error_io};
+use super::{OpenError, RocksConfig, kv_error_io, locked};
 use bytes::Bytes;
 use file::RingFile;
 use ring::{HEADER, Kind, Place, Reader, Writer};
@@ -27,14 +26,14 @@ pub use root::{KEY as ROOT_KEY, Root};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use store::{KvBatch, KvError, KvOp, is_transient};
 
 /// A frame that has grown to this is written without waiting for a flush.
 const FRAME_BYTES_MAX: usize = 1 << 20;
 /// What an operation takes in a memtable beside its bytes, roughly.
-const ROW_OVERHEAD: u64 = 64;
+const ROW_OVERHEAD: usize = 64;
 /// The place of a row that only the database has.
 const NOWHERE: Place = Place { pos: 0, seq: 0, run: 0 };
 /// Values from this size on are shared with whoever else has them.
@@ -172,8 +171,7 @@ impl Journal {
             if let Some(root) = self.checkpoint
                 && tables.root_on_disk()? == Some(root)
             {
-                self.tail = root.start.pos;
-                self.checkpoint = None;
+                self.end_checkpoint(root);
             }
             let used = self.shared.end_at_most(bytes) - self.tail;
             let due = used > self.size / 8 * DUE_FROM || self.memtable_bytes > self.memtable_bytes_max;
@@ -196,10 +194,15 @@ impl Journal {
         self.memtable_bytes = 0;
         self.checkpoint = Some(root);
         if wait {
-            self.tail = root.start.pos;
-            self.checkpoint = None;
+            self.end_checkpoint(root);
         }
         Ok(())
+    }
+
+    /// The database has it on disk.
+    fn end_checkpoint(&mut self, root: Root) {
+        self.tail = root.start.pos;
+        self.checkpoint = None;
     }
 
     /// Leaves the database as it is to be opened next. False if it must not be closed, for it would keep what the
@@ -216,10 +219,15 @@ impl Journal {
 
     /// Pairs of the range, in ascending order.
     pub fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl DoubleEndedIterator<Item = (Bytes, Bytes)> {
-        // A map does not take a range that ends before it begins.
-        let whole = !matches!((from, to), (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) if a >= b && from != to);
-        let bounds = if whole { (from, to) } else { (Bound::Included(&[][..]), Bound::Excluded(&[][..])) };
-        self.rows.range::<[u8], _>(bounds).map(|(k, r)| (k.clone(), r.value.clone()))
+        // A map does not take a range that ends before it begins, nor one that leaves out the one key it is of.
+        let backwards = match (from, to) {
+            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+            (Bound::Included(a), Bound::Included(b)) => a > b,
+            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
+        };
+        let none = (Bound::Included(&[][..]), Bound::Excluded(&[][..]));
+        let rows = self.rows.range::<[u8], _>(if backwards { none } else { (from, to) });
+        rows.map(|(k, r)| (k.clone(), r.value.clone()))
     }
 }
 
@@ -280,21 +288,20 @@ impl Shared {
 /// Applies a batch to rows and memtables, and returns what it takes there. `place`: from where on the journal has it; if
 /// `None`, the database takes its rows too.
 fn apply(tables: &Tables, rows: &mut BTreeMap<Bytes, Row>, batch: &KvBatch, place: Option<Place>) -> Result<u64, KvError> {
-    let mut out = WriteBatch::with_capacity_bytes(ops::size(&batch.ops));
-    let mut bytes = 0;
+    let stays = |op: &&KvOp| !is_transient(op.key());
+    let bytes = batch.ops.iter().filter(stays).map(|op| ROW_OVERHEAD + ops::size_of(op)).sum();
+    let mut out = WriteBatch::with_capacity_bytes(bytes);
     for (i, op) in batch.ops.iter().enumerate() {
-        let (KvOp::Put(key, _) | KvOp::Delete(key) | KvOp::DeleteRange(key, _)) = op;
-        let of_row = is_transient(key);
-        if of_row || matches!(op, KvOp::DeleteRange(..)) {
+        let stays = stays(&op);
+        if !stays || matches!(op, KvOp::DeleteRange(..)) {
             change_rows(tables, rows, op, place, Some(&mut out));
         }
-        if !of_row {
+        if stays {
             tables.add(&mut out, op, &batch.ops[..i])?;
-            bytes += ROW_OVERHEAD + ops::size(std::slice::from_ref(op)) as u64;
         }
     }
     tables.write(out)?;
-    Ok(bytes)
+    Ok(bytes as u64)
 }
 
 /// What an operation does to rows. `out`: the batch for the database; `None` if the database is beyond it: then a row that
@@ -359,12 +366,15 @@ fn next_root(
     size: u64,
     wait: bool,
 ) -> Result<Root, KvError> {
-    let mut out = WriteBatch::default();
-    for (key, row) in rows.iter_mut().filter(|(_, r)| !r.spilled && r.place.pos < spilled) {
-        out.put_cf(tables.rows(), key, &row.value);
-        row.spilled = true;
+    let (mut out, mut start) = (WriteBatch::default(), last);
+    for (key, row) in rows.iter_mut().filter(|(_, r)| !r.spilled) {
+        if row.place.pos < spilled {
+            out.put_cf(tables.rows(), key, &row.value);
+            row.spilled = true;
+        } else if row.place.seq < start.seq {
+            start = row.place;
+        }
     }
-    let start = rows.values().filter(|r| !r.spilled).map(|r| r.place).min_by_key(|p| p.seq).unwrap_or(last);
     let root = Root { start, applied: last.seq, size };
     tables.put_root(&mut out, &root);
     tables.write(out)?;
@@ -419,10 +429,6 @@ impl Replay<'_> {
         batch.ops.iter().for_each(|op| change_rows(self.tables, self.rows, op, Some(place), None));
         Ok(())
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

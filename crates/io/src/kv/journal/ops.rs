@@ -26,11 +26,15 @@ pub fn put(out: &mut Vec<u8>, ops: &[KvOp]) {
 
 /// Bytes that `put` would add.
 pub fn size(ops: &[KvOp]) -> usize {
-    let of = |op: &KvOp| match op {
+    1 + ops.iter().map(size_of).sum::<usize>()
+}
+
+/// Those of one change.
+pub fn size_of(op: &KvOp) -> usize {
+    match op {
         KvOp::Put(a, b) | KvOp::DeleteRange(a, b) => 9 + a.len() + b.len(),
         KvOp::Delete(k) => 5 + k.len(),
-    };
-    1 + ops.iter().map(of).sum::<usize>()
+    }
 }
 
 /// The batches of a frame.
