@@ -4,7 +4,7 @@ use crate::out::say;
 use crate::config::DaemonConfig;
 use crate::flags::DaemonFlags;
 use crate::log::LogFile;
-use crate::process::{PidFile, announce_ready, spawn_daemon};
+use crate::process::{PidFile, announce_ready, spawn_daemon, tune_allocator};
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::ExitCode;
@@ -49,6 +49,7 @@ pub fn run<D: Daemon>(called: &str, kind: EntityKind, args: &[String]) -> Result
         spawn_daemon(argv0, &args)?;
         return Ok(ExitCode::SUCCESS);
     }
+    tune_allocator();
     let log = start_log(&config, &flags)?;
     tracing::info!("{} starts: {}, process {}", config.name, version(), std::process::id());
     let mut pid_file = None;

@@ -15,6 +15,24 @@ use std::time::{Duration, Instant};
 /// Set in a daemon whose parent waits for "ready".
 const AWAITED: &str = "CUTTLEBONE_AWAITED";
 
+/// What glibc's allocator is told when a process starts, for there is no other time: to keep that many freed pieces of each
+/// small size per thread, instead of 7. A write frees its pieces when it is durable, dozens after those of its time; with 7,
+/// 8% of an OSD's CPU goes into sorting them back. Not more memory: measured.
+const MALLOC: (&str, &str) = ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=127");
+
+/// Goes on as the same process with the allocator as daemons want it, unless the operator has said what he wants.
+/// Where that fails, things are as they were, and a little slower.
+pub fn tune_allocator() {
+    let (name, value) = MALLOC;
+    if std::env::var_os(name).is_none()
+        && let Ok(exe) = std::env::current_exe()
+    {
+        let mut args = std::env::args_os();
+        let argv0 = args.next().unwrap_or_default();
+        let _ = Command::new(exe).arg0(argv0).args(args).env(name, value).exec();
+    }
+}
+
 /// Runs this program again in the background with `args`, under the name `argv0`, and waits until it serves.
 /// Errors: what the daemon said before it ended.
 pub fn spawn_daemon(argv0: &str, args: &[String]) -> Result<()> {
@@ -24,6 +42,7 @@ pub fn spawn_daemon(argv0: &str, args: &[String]) -> Result<()> {
         .args(args)
         .arg("-f")
         .env(AWAITED, "1")
+        .envs(std::env::var_os(MALLOC.0).is_none().then_some(MALLOC))
         .process_group(0)
         .current_dir("/")
         .stdin(Stdio::null())

@@ -75,17 +75,22 @@ pub(crate) fn coll_keys_end(c: ShardPgId) -> Vec<u8> {
 /// Bytes in front of the collection's own key in a `P` key.
 pub(crate) const COLL_KEY_PREFIX: usize = 14;
 
-/// The first byte of those keys of a collection that are rows of a log: written in order, and soon deleted again.
+/// The first byte of those keys of a collection that are rows of a log: numbered, written in order, and soon deleted again.
 pub const LOG_ROW: u8 = b'l';
 
-/// True for rows that come and go: deferred writes, and rows of a collection's log. An engine may keep them in its own log
-/// and in memory.
-pub fn is_transient(key: &[u8]) -> bool {
-    match key.first() {
-        Some(&DEFERRED) => true,
-        Some(&COLL_KEYS) => key.get(COLL_KEY_PREFIX) == Some(&LOG_ROW),
+/// Bytes of a row's number, at the end of its key.
+const ROW_NUMBER: usize = 8;
+
+/// The table and the number of a row that comes and goes: deferred writes, and rows of a collection's log. An engine may
+/// keep them in its own log and in memory. `None` for keys of anything else.
+pub fn transient(key: &[u8]) -> Option<(&[u8], u64)> {
+    let (table, number) = key.split_last_chunk::<ROW_NUMBER>()?;
+    let is_row = match table {
+        [DEFERRED] => true,
+        [COLL_KEYS, .., LOG_ROW] => table.len() == COLL_KEY_PREFIX + 1,
         _ => false,
-    }
+    };
+    is_row.then(|| (table, u64::from_be_bytes(*number)))
 }
 
 /// `O` object.

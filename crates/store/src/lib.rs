@@ -37,7 +37,7 @@ pub use config::StoreConfig;
 pub use dev::{BlockDev, IoId};
 pub use event::{MkfsError, MountError, ObjectStat, ReadData, ReadFlags, ReadId, StatFs, StoreEvent, TxcId};
 pub use fsck::{FsckError, FsckReport, fsck};
-pub use key::{LOG_ROW, is_transient};
+pub use key::{LOG_ROW, transient};
 pub use kv::{Kv, KvBatch, KvError, KvOp};
 pub use mount::{StoreInfo, coll_row, probe};
 pub use store::{META_COLL, Store};

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use rocksdb::{ColumnFamily, DB, DBRawIterator, FlushOptions, ReadOptions, ReadTier, WriteBatch, WriteOptions};
 use std::ops::Bound;
 use std::sync::Arc;
-use store::{KvError, KvOp, is_transient};
+use store::{KvError, KvOp, transient};
 use types::Errno;
 
 /// A database and how it is laid out.
@@ -84,7 +84,7 @@ impl Tables {
             if let KvOp::Put(k, _) = op
                 && &k[..] >= from
                 && &k[..] < to
-                && !(self.layout.has_journal() && is_transient(k))
+                && !(self.layout.has_journal() && transient(k).is_some())
             {
                 out.delete_cf(family, k);
             }
@@ -137,7 +137,7 @@ impl Tables {
         cursor.seek_to_first();
         let mut out = WriteBatch::default();
         while let Some((key, value)) = cursor.item() {
-            if is_transient(key) {
+            if transient(key).is_some() {
                 out.put_cf(self.rows(), key, value);
                 out.delete_cf(self.family(key), key);
             }

@@ -8,13 +8,14 @@
 //!   database on disk never knows of something that the journal does not: what it says of deferred blocks is true.
 //! - All families are flushed together, and with them the root, which says how far the journal has been applied and from
 //!   where it has to be read. Behind the root's frame, every batch is applied again.
-//! - Transient rows (`store::is_transient`) live in the journal and in memory, and most never reach the database. They hold
+//! - Transient rows (`store::transient`) live in the journal and in memory, and most never reach the database. They hold
 //!   the ring's tail; those that would hold it for too long are spilled into a family of their own by a checkpoint.
 
 mod file;
 mod ops;
 mod ring;
 mod root;
+mod rows;
 
 use super::tables::Tables;
 use super::{OpenError, RocksConfig, kv_error_io, locked};
@@ -23,21 +24,17 @@ use file::RingFile;
 use ring::{HEADER, Kind, Place, Reader, Writer};
 use rocksdb::WriteBatch;
 pub use root::{KEY as ROOT_KEY, Root};
-use std::collections::BTreeMap;
+use rows::Rows;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use store::{KvBatch, KvError, KvOp, is_transient};
+use store::{KvBatch, KvError, KvOp, transient};
 
 /// A frame that has grown to this is written without waiting for a flush.
 const FRAME_BYTES_MAX: usize = 1 << 20;
 /// What an operation takes in a memtable beside its bytes, roughly.
 const ROW_OVERHEAD: usize = 64;
-/// The place of a row that only the database has.
-const NOWHERE: Place = Place { pos: 0, seq: 0, run: 0 };
-/// Values from this size on are shared with whoever else has them.
-const SHARED_FROM: usize = 4096;
 /// How often to look whether the ring has got room.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -50,7 +47,7 @@ const DUE_FROM: u64 = 7;
 pub struct Journal {
     shared: Arc<Shared>,
     /// All transient rows.
-    rows: BTreeMap<Bytes, Row>,
+    rows: Rows,
     size: u64,
     /// What lies before this may be overwritten.
     tail: u64,
@@ -83,14 +80,6 @@ struct Pending {
     place: Place,
 }
 
-struct Row {
-    value: Bytes,
-    /// Reading from here on finds it.
-    place: Place,
-    /// The database has it, or will with the checkpoint that is under way.
-    spilled: bool,
-}
-
 impl Journal {
     /// Opens the journal of a database, and applies what the database does not have yet; makes one for a database that has
     /// none. Errors: see `OpenError`; one that is damaged where it was durable is refused.
@@ -102,8 +91,10 @@ impl Journal {
         if root.is_none() {
             tables.spill_all().map_err(kv)?;
         }
-        let rows = tables.spilled().map_err(kv)?.into_iter();
-        let mut rows: BTreeMap<Bytes, Row> = rows.map(|(k, value)| (k, Row { value, place: NOWHERE, spilled: true })).collect();
+        let mut rows = Rows::new(root.map_or(config.journal_bytes, |r| r.size));
+        for (key, value) in tables.spilled().map_err(kv)? {
+            rows.put(&key, &value, None);
+        }
         let run = || getrandom::u64().map_err(|e| io(e.into()));
         let memtable_bytes_max = config.memtable_bytes_max();
         let Some(root) = root else {
@@ -130,7 +121,7 @@ impl Journal {
         Ok(this)
     }
 
-    fn new(writer: Writer<RingFile>, rows: BTreeMap<Bytes, Row>, tail: u64, memtable_bytes_max: u64) -> Self {
+    fn new(writer: Writer<RingFile>, rows: Rows, tail: u64, memtable_bytes_max: u64) -> Self {
         let (size, place) = (writer.size, writer.next);
         let log = Log { writer, spare: Vec::new() };
         let pending = Pending { bytes: vec![0; HEADER], place };
@@ -213,21 +204,14 @@ impl Journal {
         !locked(&self.shared.log).writer.has_failed()
     }
 
+    /// The row of a key that is one's.
     pub fn get(&self, key: &[u8]) -> Option<Bytes> {
-        self.rows.get(key).map(|r| r.value.clone())
+        self.rows.get(key)
     }
 
-    /// Pairs of the range, in ascending order.
+    /// Rows of the range, in ascending order.
     pub fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> impl DoubleEndedIterator<Item = (Bytes, Bytes)> {
-        // A map does not take a range that ends before it begins, nor one that leaves out the one key it is of.
-        let backwards = match (from, to) {
-            (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
-            (Bound::Included(a), Bound::Included(b)) => a > b,
-            (Bound::Included(a) | Bound::Excluded(a), Bound::Included(b) | Bound::Excluded(b)) => a >= b,
-        };
-        let none = (Bound::Included(&[][..]), Bound::Excluded(&[][..]));
-        let rows = self.rows.range::<[u8], _>(if backwards { none } else { (from, to) });
-        rows.map(|(k, r)| (k.clone(), r.value.clone()))
+        self.rows.range(from, to)
     }
 }
 
@@ -287,8 +271,8 @@ impl Shared {
 
 /// Applies a batch to rows and memtables, and returns what it takes there. `place`: from where on the journal has it; if
 /// `None`, the database takes its rows too.
-fn apply(tables: &Tables, rows: &mut BTreeMap<Bytes, Row>, batch: &KvBatch, place: Option<Place>) -> Result<u64, KvError> {
-    let stays = |op: &&KvOp| !is_transient(op.key());
+fn apply(tables: &Tables, rows: &mut Rows, batch: &KvBatch, place: Option<Place>) -> Result<u64, KvError> {
+    let stays = |op: &&KvOp| transient(op.key()).is_none();
     let bytes = batch.ops.iter().filter(stays).map(|op| ROW_OVERHEAD + ops::size_of(op)).sum();
     let mut out = WriteBatch::with_capacity_bytes(bytes);
     for (i, op) in batch.ops.iter().enumerate() {
@@ -306,35 +290,30 @@ fn apply(tables: &Tables, rows: &mut BTreeMap<Bytes, Row>, batch: &KvBatch, plac
 
 /// What an operation does to rows. `out`: the batch for the database; `None` if the database is beyond it: then a row that
 /// it has is as it is to be.
-fn change_rows(tables: &Tables, rows: &mut BTreeMap<Bytes, Row>, op: &KvOp, place: Option<Place>, mut out: Option<&mut WriteBatch>) {
-    let mut forget = |rows: &mut BTreeMap<Bytes, Row>, key: &Bytes| match (rows.get(key), &mut out) {
-        (None, _) => true,
-        (Some(row), None) if row.spilled => false,
-        (Some(row), out) => {
-            if row.spilled && let Some(out) = out {
-                out.delete_cf(tables.rows(), key);
-            }
-            rows.remove(key);
+fn change_rows(tables: &Tables, rows: &mut Rows, op: &KvOp, place: Option<Place>, mut out: Option<&mut WriteBatch>) {
+    let mut goes = |key: &[u8], spilled: bool| match &mut out {
+        _ if !spilled => true,
+        None => false,
+        Some(out) => {
+            out.delete_cf(tables.rows(), key);
             true
         }
     };
     match op {
-        KvOp::Put(key, value) if is_transient(key) => {
-            if !forget(rows, key) {
-                return;
+        KvOp::Put(key, value) if transient(key).is_some() => {
+            if goes(key, rows.is_spilled(key)) {
+                rows.put(key, value, place);
             }
-            if place.is_none() && let Some(out) = &mut out {
+            if place.is_none() && let Some(out) = out {
                 out.put_cf(tables.rows(), key, value);
             }
-            // Deferred data the store has too; smaller values may be slices of something large.
-            let value = if value.len() < SHARED_FROM { Bytes::copy_from_slice(value) } else { value.clone() };
-            rows.insert(Bytes::copy_from_slice(key), Row { value, place: place.unwrap_or(NOWHERE), spilled: place.is_none() });
         }
-        KvOp::Delete(key) => _ = forget(rows, key),
-        KvOp::DeleteRange(from, to) if from < to => {
-            let keys: Vec<Bytes> = rows.range(from.clone()..to.clone()).map(|(k, _)| k.clone()).collect();
-            keys.iter().for_each(|key| _ = forget(rows, key));
+        KvOp::Delete(key) => {
+            if goes(key, rows.is_spilled(key)) {
+                rows.remove(key);
+            }
         }
+        KvOp::DeleteRange(from, to) if from < to => rows.remove_range(from, to, goes),
         KvOp::Put(..) | KvOp::DeleteRange(..) => {}
     }
 }
@@ -360,21 +339,14 @@ impl Spill {
 /// applied has to be durable in the journal, of which `last` is the last frame.
 fn next_root(
     tables: &Tables,
-    rows: &mut BTreeMap<Bytes, Row>,
+    rows: &mut Rows,
     spilled: u64,
     last: Place,
     size: u64,
     wait: bool,
 ) -> Result<Root, KvError> {
-    let (mut out, mut start) = (WriteBatch::default(), last);
-    for (key, row) in rows.iter_mut().filter(|(_, r)| !r.spilled) {
-        if row.place.pos < spilled {
-            out.put_cf(tables.rows(), key, &row.value);
-            row.spilled = true;
-        } else if row.place.seq < start.seq {
-            start = row.place;
-        }
-    }
+    let mut out = WriteBatch::default();
+    let start = rows.spill_before(spilled, last, |key, value| out.put_cf(tables.rows(), key, value));
     let root = Root { start, applied: last.seq, size };
     tables.put_root(&mut out, &root);
     tables.write(out)?;
@@ -385,7 +357,7 @@ fn next_root(
 /// Reads a journal at opening.
 struct Replay<'a> {
     tables: &'a Tables,
-    rows: &'a mut BTreeMap<Bytes, Row>,
+    rows: &'a mut Rows,
     /// The database has everything up to this frame, but for rows.
     applied: u64,
     /// Put into memtables.

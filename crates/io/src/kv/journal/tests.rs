@@ -6,6 +6,7 @@ use super::*;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::mpsc::channel;
 use store::Kv;
@@ -331,7 +332,7 @@ fn killed_at_every_start_it_still_starts() {
     let mut dirs = [a.path(), b.path()];
     let mut kv = open(dirs[0]).unwrap();
     let mut batch = KvBatch::default();
-    batch.put("D1", vec![1; 4096]);
+    batch.put("D00000001", vec![1; 4096]);
     batch.put("O1", vec![1; 4096]);
     kv.apply(batch).unwrap();
     kv.flush_sync().unwrap();
@@ -352,24 +353,24 @@ fn a_database_of_an_earlier_build_is_taken_over() {
     options.create_if_missing(true);
     options.create_missing_column_families(true);
     let older = rocksdb::DB::open_cf(&options, dir.path(), ["default", "omap", "deferred"]).unwrap();
-    older.put_cf(older.cf_handle("deferred").unwrap(), b"D1", b"old").unwrap();
+    older.put_cf(older.cf_handle("deferred").unwrap(), b"D00000001", b"old").unwrap();
     older.put(&row, b"old").unwrap();
     older.put(b"O1", b"old").unwrap();
     drop(older);
     let run = RocksConfig { create: false, ..config(dir.path()) };
     let open = || RocksKv::open(&run, channel().0).unwrap();
     let mut kv = open();
-    for key in [b"D1", row.as_bytes(), b"O1"] {
+    for key in [&b"D00000001"[..], row.as_bytes(), b"O1"] {
         assert_eq!(kv.get(key).unwrap(), Some(Bytes::from_static(b"old")));
     }
     assert_eq!(kv.tables.db.get(&row).unwrap(), None, "moved");
     let mut batch = KvBatch::default();
-    batch.delete_range("D1", "D2");
+    batch.delete_range("D00000001", "D00000002");
     batch.delete(row.clone());
     kv.apply(batch).unwrap();
     drop(kv);
     kv = open();
-    assert_eq!((kv.get(b"D1").unwrap(), kv.get(row.as_bytes()).unwrap()), (None, None));
+    assert_eq!((kv.get(b"D00000001").unwrap(), kv.get(row.as_bytes()).unwrap()), (None, None));
     drop(kv);
     options.create_missing_column_families(false);
     let back = rocksdb::DB::open_cf(&options, dir.path(), ["default", "omap", "deferred"]);
