@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use types::map::OsdMap;
-use types::msg::internal::{ConfigInForce, MgrStats, OsdScrub};
+use types::msg::Message;
+use types::msg::internal::{ConfigInForce, MgrStats};
 use types::msg::{MMgrClose, MMgrOpen, MMgrReport};
 use types::{EntityInst, EntityName, Now, OsdId};
 
@@ -61,7 +62,7 @@ pub struct Mgr {
     /// OSDs with a session.
     pub(crate) connected: BTreeSet<OsdId>,
     /// What OSDs are to be told.
-    pub(crate) orders: Vec<(OsdId, OsdScrub)>,
+    pub(crate) orders: Vec<(OsdId, Message)>,
     own: Option<(EntityName, BTreeMap<String, ConfigInForce>)>,
 }
 
@@ -98,7 +99,7 @@ impl Mgr {
     }
 
     /// What commands had to say to OSDs.
-    pub fn take_orders(&mut self) -> Vec<(OsdId, OsdScrub)> {
+    pub fn take_orders(&mut self) -> Vec<(OsdId, Message)> {
         std::mem::take(&mut self.orders)
     }
 

@@ -193,8 +193,12 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         let from = match self.peers.by_conn.get(&conn) {
             Some(osd) => Peer::Osd(*osd),
             None if self.mgr.as_ref().is_some_and(|(_, c)| *c == conn) => {
-                if let Message::OsdScrub(order) = msg {
-                    self.osd.handle_scrub_order(&order);
+                match msg {
+                    Message::OsdScrub(order) => self.osd.handle_scrub_order(&order),
+                    Message::OsdForceRecovery(order) => {
+                        self.osd.handle_force_order(now, &mut self.store, &order, &mut self.effects);
+                    }
+                    _ => {}
                 }
                 return;
             }

@@ -44,6 +44,11 @@ impl Commands {
         self.config.u64("osd_pg_log_dups_tracked")
     }
 
+    /// `osd_max_backfills`.
+    pub fn max_backfills(&self) -> usize {
+        self.config.u64("osd_max_backfills").max(1) as usize
+    }
+
     /// Objects being recovered at once: as configured, or what is configured for such a device.
     pub fn recovery_max(&self, device_class: &str) -> usize {
         let device = match device_class {
@@ -84,6 +89,8 @@ impl Osd {
         self.sh.log_dups_tracked = self.commands.log_dups_tracked();
         self.sh.recovery_max = self.commands.recovery_max(&self.config.device_class);
         self.sh.recovery_freed = true;
+        self.sh.local_slots.set_max(self.commands.max_backfills());
+        self.sh.remote_slots.set_max(self.commands.max_backfills());
         self.sh.scrub = crate::pg::ScrubOptions::new(&self.commands.config);
         let c = &self.commands.config;
         self.sh.scan_min = c.u64("osd_backfill_scan_min").max(1) as usize;

@@ -3,6 +3,7 @@
 use crate::disk::Disk;
 use crate::ops::Limits;
 use crate::perf::Perf;
+use crate::reserver::Reserver;
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -156,6 +157,9 @@ pub(crate) struct Shared {
     pub spaces: crate::space::Spaces,
     /// Our own disk as it was a moment ago.
     pub own_space: std::cell::Cell<Option<(Mono, DiskSpace)>>,
+    /// Who may recover as the primary, and who as a copy (`osd_max_backfills` each).
+    pub local_slots: Reserver,
+    pub remote_slots: Reserver,
     /// Objects that backfill looks at at once, at least and at most (`osd_backfill_scan_min`, `osd_backfill_scan_max`).
     pub scan_min: usize,
     pub scan_max: usize,

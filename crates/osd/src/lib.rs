@@ -22,6 +22,7 @@ mod osd;
 pub mod perf;
 mod pg;
 mod report;
+mod reserver;
 mod sessions;
 mod space;
 

@@ -10,6 +10,7 @@ use crate::maps::Maps;
 use crate::ops::{self, Fetched, Limits};
 use crate::perf::Perf;
 use crate::pg::{ClientOp, Mapping, OpSource, Pg, Walk};
+use crate::reserver::Reserver;
 use crate::sessions::{Session, SessionInfo, Sessions};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
@@ -112,6 +113,8 @@ impl Osd {
             recovery_freed: false,
             spaces: Default::default(),
             own_space: Default::default(),
+            local_slots: Reserver::new(commands.max_backfills()),
+            remote_slots: Reserver::new(commands.max_backfills()),
             scrub: crate::pg::ScrubOptions::new(&commands.config),
             scrubs_active: 0,
             clog_seq: 0,
@@ -263,7 +266,7 @@ impl Osd {
     }
 
     /// What we said to ourselves is heard at once.
-    fn loop_back(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+    pub(crate) fn loop_back(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
         let me = Peer::Osd(self.sh.whoami);
         if std::mem::take(&mut self.sh.recovery_freed) {
             let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
@@ -274,6 +277,8 @@ impl Osd {
             }
         }
         loop {
+            let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
+            while crate::pg::tell_slots(&mut cx, &mut self.pgs) {}
             let own = |e: &Effect| matches!(e, Effect::Send { to, .. } if *to == me);
             let Some(at) = fx.iter().position(own) else { return };
             if let Effect::Send { tid, msg, .. } = fx.remove(at) {

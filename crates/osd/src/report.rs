@@ -6,7 +6,7 @@ use crate::osd::Osd;
 use crate::pg::Wanted;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdMarkMeDown, OsdScrub, SlowOps};
+use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdForceRecovery, OsdMarkMeDown, OsdScrub, SlowOps};
 use types::pg::{OsdStat, PerfStat, PgStat, StoreStatfs};
 use types::{Epoch, Mono, Now, OsdId, PgId, PoolId};
 
@@ -163,6 +163,17 @@ impl Osd {
                 pg.request_scrub(wanted);
             }
         }
+    }
+
+    /// The manager passes on which PGs of ours are to recover before others.
+    pub fn handle_force_order(&mut self, now: Now, disk: &mut dyn Disk, order: &OsdForceRecovery, fx: &mut Vec<Effect>) {
+        let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
+        for id in &order.pgs {
+            if let Some(pg) = self.pgs.get_mut(id).filter(|pg| pg.is_primary(cx.sh.whoami)) {
+                pg.force_recovery(&mut cx, order);
+            }
+        }
+        self.loop_back(now, disk, fx);
     }
 
     /// There is a manager who knows nothing of us yet.

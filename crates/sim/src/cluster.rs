@@ -51,6 +51,8 @@ pub struct Plan {
     pub scrub_s: u32,
     /// `osd_backfill_scan_min`: with few objects to a page, a backfill has many cursors to be interrupted at.
     pub scan_min: u32,
+    /// `osd_max_backfills`.
+    pub max_backfills: u32,
     /// Of each OSD.
     pub disk_bytes: u64,
     /// From where on OSDs are full, in thousandths: every ratio there is, at first.
@@ -71,6 +73,7 @@ impl Default for Plan {
             recovery_max: 0,
             scrub_s: 0,
             scan_min: 64,
+            max_backfills: 1,
             disk_bytes: DISK_BYTES,
             full_per_mille: 970,
         }
@@ -368,7 +371,7 @@ fn add_mon(sim: &mut Sim, name: &str, plan: &Plan) -> HostId {
 fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], plan: &Plan) -> HostId {
     let (own, mon_addrs) = (ids.clone(), mon_addrs.to_vec());
     let (log_entries_max, tracked) = (plan.log_entries_max, plan.log_dups_tracked.to_string());
-    let recovery_max = plan.recovery_max.to_string();
+    let (recovery_max, max_backfills) = (plan.recovery_max.to_string(), plan.max_backfills.to_string());
     let scrub_s = plan.scrub_s;
     let (scan_min, scan_max) = (plan.scan_min.to_string(), (plan.scan_min * 8).to_string());
     let whoami = n as i32;
@@ -381,6 +384,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
         let mut options = ConfigValues::new(name.clone(), "ceph", "");
         options.set("osd_pg_log_dups_tracked", Source::File, &tracked).expect("a number");
         options.set("osd_recovery_max_active", Source::File, &recovery_max).expect("a number");
+        options.set("osd_max_backfills", Source::File, &max_backfills).expect("a number");
         let scrubs = [("min_interval", scrub_s.to_string()), ("auto_repair", "true".into()), ("auto_repair_num_errors", "100000".into())];
         for (name, value) in scrubs.iter().filter(|_| scrub_s > 0) {
             options.set(&format!("osd_scrub_{name}"), Source::File, value).expect("a value that fits");

@@ -2,6 +2,7 @@
 //!
 //! Who may call what is checked by the node, which knows the session; here everybody may.
 
+mod force;
 mod osd;
 mod pg;
 mod scrub;
@@ -38,6 +39,10 @@ impl Mgr {
         let words: Vec<&str> = command.prefix.split(' ').collect();
         let answer = match words.as_slice() {
             ["get_command_descriptions"] => Ok(Reply::output(TABLE.describe(&[]))),
+            ["pg", "force-recovery" | "force-backfill" | "cancel-force-recovery" | "cancel-force-backfill"] => self.force_pgs(command, args),
+            ["osd", "pool", "force-recovery" | "force-backfill" | "cancel-force-recovery" | "cancel-force-backfill"] => {
+                self.force_pools(command, args)
+            }
             ["pg", "scrub" | "deep-scrub" | "repair"] => self.scrub_pg(command, args),
             ["osd", "scrub" | "deep-scrub" | "repair"] => self.scrub_osds(command, args),
             ["osd", "pool", "scrub" | "deep-scrub" | "repair"] => self.scrub_pools(command, args),

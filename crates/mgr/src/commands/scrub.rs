@@ -76,7 +76,7 @@ impl Mgr {
     }
 
     fn order(&mut self, osd: OsdId, pgs: Vec<PgId>, kind: &str) {
-        self.orders.push((osd, OsdScrub { pgs, deep: kind == "deep-scrub", repair: kind == "repair" }));
+        self.orders.push((osd, OsdScrub { pgs, deep: kind == "deep-scrub", repair: kind == "repair" }.into()));
     }
 }
 

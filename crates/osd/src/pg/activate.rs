@@ -114,6 +114,7 @@ impl Pg {
     /// Every copy has everything: what came before this interval needs no remembering, and those whom CRUSH wants can act.
     pub(super) fn recovered(&mut self, cx: &mut Cx<'_>) {
         tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, since = %self.walk.since, "recovered");
+        self.forget_force();
         let whole = self.replicas(cx.sh.whoami).chain([cx.sh.whoami]).collect();
         let want = self.wanted_acting(cx, &whole, cx.sh.whoami);
         self.ask_acting(cx, want);

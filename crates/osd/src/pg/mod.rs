@@ -29,6 +29,7 @@ mod repair;
 mod repop;
 mod reset;
 mod scrub;
+mod slots;
 mod stats;
 mod watch;
 
@@ -37,6 +38,7 @@ pub(crate) use interval::{Mapping, Walk};
 pub(crate) use meta::pg_of;
 pub(crate) use op::{ClientOp, OpSource};
 pub(crate) use scrub::{ScrubOptions, Wanted};
+pub(crate) use slots::tell_slots;
 pub(crate) use stats::PgFigures;
 
 use crate::effects::{Cx, Durable, PgStep, ReadFor, ReadResult, ReadRoute, SessionId};
@@ -105,6 +107,7 @@ pub(crate) struct Pg {
     copies: Copies,
     pushes: push::Pushes,
     recovery: Recovery,
+    slots: slots::Slots,
     repairs: repair::Repairs,
     scrubs: scrub::Scrubs,
     /// The acting set the monitors were asked for, and when.
@@ -149,6 +152,7 @@ impl Pg {
             copies: Copies::default(),
             pushes: push::Pushes::default(),
             recovery: Recovery::default(),
+            slots: slots::Slots::default(),
             repairs: repair::Repairs::default(),
             scrubs: scrub::Scrubs::default(),
             acting_asked: None,
@@ -260,6 +264,9 @@ impl Pg {
             PgBody::Started { history, recovered } => self.handle_started(cx, history, recovered),
             PgBody::PullFailed { object } => self.handle_pull_failed(cx, from, object),
             PgBody::TooFull { object, push } => self.handle_too_full(cx, from, object, push),
+            PgBody::ReserveSlot { priority } => self.handle_reserve_slot(cx, from, round, priority),
+            PgBody::SlotReserved { granted } => self.handle_slot_reserved(cx, from, granted),
+            PgBody::ReleaseSlot => self.handle_release_slot(cx, from),
             PgBody::Scrub { scrub, begin, end, deep } => {
                 self.start_build(cx, from, round, scrub::Chunk { scrub, begin, end, deep });
             }
@@ -316,6 +323,7 @@ impl Pg {
     pub fn handle_tick(&mut self, cx: &mut Cx<'_>) {
         self.ask_acting_again(cx, acting::PATIENCE);
         self.recover_into_space(cx);
+        self.ask_slot_again(cx);
         if matches!(self.stage, Stage::Active) && self.serves() {
             self.expire_watches(cx);
             self.scrub_tick(cx);
@@ -405,6 +413,7 @@ impl Pg {
         let queued = std::mem::take(&mut self.queue).into_ops();
         let repops = std::mem::take(&mut self.repops).into_ops();
         let listings = self.drop_recovery(cx);
+        self.drop_slots(cx);
         let mut ops: VecDeque<ClientOp> = repops.chain(running).chain(queued).chain(listings).chain(std::mem::take(&mut self.waiting)).collect();
         let primary = self.is_primary(cx.sh.whoami);
         let stays = |op: &ClientOp| primary && op.msg.epoch >= self.walk.primary_since;

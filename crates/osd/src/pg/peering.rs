@@ -84,6 +84,7 @@ impl Pg {
         let me = cx.sh.whoami;
         self.round += 1;
         self.recovery.restart();
+        self.release_slots(cx);
         for osd in &asked {
             cx.send_pg(*osd, self.id, self.round(), PgBody::Query, Durable::Now);
         }

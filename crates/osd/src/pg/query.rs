@@ -124,7 +124,7 @@ impl Pg {
     fn stage_detail(&self) -> String {
         match &self.stage {
             super::Stage::Peering(p) => format!("{:?}", p.step),
-            super::Stage::Active if !self.recovery.done => self.recovery.summary(),
+            super::Stage::Active if !self.recovery.done => format!("{}, slots {}", self.recovery.summary(), self.slots_line()),
             _ => String::new(),
         }
     }

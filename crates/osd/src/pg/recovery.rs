@@ -6,8 +6,7 @@
 //! only version there is, and ops on other objects need not know of it. The primary pulls what it lacks and then pushes;
 //! whatever clients wait for goes first. An object that nobody who is up can give is unfound: counted, and looked for
 //! again with every copy that shows up.
-//! Why no reservations: objects on their way are counted per OSD (`osd_recovery_max_active`), so that PGs beyond that
-//! wait for their turn; what an OSD receives is bounded by what its few peers may send.
+//! Objects on their way are counted per OSD (`osd_recovery_max_active`); which PGs may have some is for slots to say.
 //! Upstream: PrimaryLogPG::start_recovery_ops, MissingLoc; doc/dev/osd_internals/log_based_pg.rst.
 
 use super::backfill::Backfill;
@@ -164,6 +163,19 @@ impl Recovery {
         self.backfills.get(&osd).is_some_and(|b| *object >= b.cursor)
     }
 
+    /// True if there is something to be started besides what clients wait for.
+    pub fn has_more(&self) -> bool {
+        let open = |(osd, b): (&OsdId, &Backfill)| !b.is_done() && !self.backfill_full.contains(osd);
+        !self.todo.is_empty() || !self.by_log && self.backfills.iter().any(open)
+    }
+
+    /// Copies that something is to be brought to.
+    pub fn receivers(&self) -> BTreeSet<OsdId> {
+        let lacking = self.peers.iter().filter(|(_, m)| !m.is_empty()).map(|(osd, _)| *osd);
+        let filled = self.backfills.iter().filter(|(_, b)| !self.by_log && !b.is_done()).map(|(osd, _)| *osd);
+        lacking.chain(filled).collect()
+    }
+
     /// True if nothing more can be done before somebody has room.
     pub fn waits_for_space(&self) -> bool {
         self.flights.is_empty() && self.todo.is_empty() && !(self.full.is_empty() && self.backfill_full.is_empty())
@@ -258,14 +270,19 @@ impl Pg {
         if self.recovery.done || !matches!(self.stage, Stage::Active) {
             return;
         }
-        let may = cx.sh.map.flags & self.forbidden_by() == 0;
-        while let Some(object) = self.recovery.next(may && cx.sh.recovery_has_room()) {
+        let may = !self.is_forbidden(cx);
+        self.settle_slots(cx, may);
+        while let Some(object) = self.recovery.next(self.slots.are_held() && cx.sh.recovery_has_room()) {
             self.recover_object(cx, object);
         }
         let r = &mut self.recovery;
         r.by_log &= !r.todo.is_empty() || !r.held.is_empty() || !r.flights.is_empty() || !r.no_room.is_empty();
-        r.waits_for_room = r.flights.len() < WINDOW && !r.todo.is_empty();
-        if !r.by_log && r.todo.len() < cx.sh.scan_min && cx.sh.map.flags & self.forbidden_by() == 0 {
+        r.waits_for_room = r.flights.len() < WINDOW && !r.todo.is_empty() && self.slots.are_held();
+        // From here on it may be backfill, or nothing that could be started.
+        let may = !self.is_forbidden(cx);
+        self.settle_slots(cx, may);
+        let r = &self.recovery;
+        if !r.by_log && r.todo.len() < cx.sh.scan_min && self.slots.are_held() {
             let ready = self.recovery.backfills.iter().filter(|(_, b)| b.is_ready());
             let (full, ready): (Vec<OsdId>, Vec<OsdId>) = ready.map(|(osd, _)| *osd).partition(|osd| cx.is_backfill_full(*osd));
             self.recovery.backfill_full.extend(full);
@@ -281,13 +298,14 @@ impl Pg {
         }
     }
 
-    /// The flags by which operators stop what is being done now.
-    fn forbidden_by(&self) -> u32 {
-        match self.recovery.is_backfill() {
+    /// True if an operator's flags stop what is being done now.
+    fn is_forbidden(&self, cx: &Cx<'_>) -> bool {
+        let flags = match self.recovery.is_backfill() {
             true if !self.is_degraded() => OsdMap::FLAG_NOBACKFILL | OsdMap::FLAG_NOREBALANCE,
             true => OsdMap::FLAG_NOBACKFILL,
             false => OsdMap::FLAG_NORECOVER,
-        }
+        };
+        cx.sh.map.flags & flags != 0
     }
 
     /// True if the PG has fewer whole copies than it should, not only copies in the wrong places.

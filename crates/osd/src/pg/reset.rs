@@ -17,7 +17,10 @@ impl Pg {
     pub fn handle_peer_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
         match &self.stage {
             Stage::Removing => return,
-            Stage::Follower { .. } if osd == self.walk.mapping.primary => self.offer_stray(cx),
+            Stage::Follower { .. } if osd == self.walk.mapping.primary => {
+                self.handle_release_slot(cx, osd);
+                self.offer_stray(cx)
+            }
             Stage::Follower { .. } => {}
             Stage::Peering(_) => self.peering_reset(cx, osd),
             Stage::Active if self.replicas(cx.sh.whoami).any(|o| o == osd) => {

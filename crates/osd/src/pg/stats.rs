@@ -80,7 +80,7 @@ impl Pg {
             state |= PgState::REMAPPED;
         }
         if matches!(self.stage, Stage::Active | Stage::Peering(_)) {
-            state |= self.scrub_state();
+            state |= self.scrub_state() | self.forced_state();
         }
         state
     }

@@ -151,6 +151,11 @@ impl KeptState {
     }
 }
 
+message! {
+    /// An operator wants these PGs recovered or backfilled before others, or not any more; from the manager to their primary.
+    OsdForceRecovery = 0x7015, v 1, c 1, p 127 { pgs: Vec<PgId>, backfill: bool, cancel: bool, }
+}
+
 /// What a report says of its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum FailureKind {

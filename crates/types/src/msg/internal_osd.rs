@@ -277,6 +277,15 @@ pub enum PgBody {
     /// Your push of this object finds no room here.
     #[denc(tag = 19)]
     TooFull { object: HObject, push: u64 },
+    /// May the PG bring you objects?
+    #[denc(tag = 20)]
+    ReserveSlot { priority: u8 },
+    /// Yes; or not any more.
+    #[denc(tag = 21)]
+    SlotReserved { granted: bool },
+    /// It does not need to.
+    #[denc(tag = 22)]
+    ReleaseSlot,
     /// The object that was to be pulled is not here in that version, or cannot be read.
     #[denc(tag = 16)]
     PullFailed { object: HObject },
@@ -387,6 +396,9 @@ mod tests {
             PgBody::Backfill { end: HObject::max(), differ: vec![(HObject::min(), EVersion::default())], objects: 9 },
             PgBody::Backfilled { end: HObject::max() },
             PgBody::TooFull { object: HObject::min(), push: 3 },
+            PgBody::ReserveSlot { priority: 180 },
+            PgBody::SlotReserved { granted: true },
+            PgBody::ReleaseSlot,
         ];
         for body in bodies {
             let pgid = PgId { pool: PoolId(1), seed: 2 };

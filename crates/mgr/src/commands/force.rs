@@ -1,0 +1,122 @@
+//! Recovery out of turn: which primaries are told to take which PGs before others.
+//!
+//! Upstream: DaemonServer::_handle_command (src/mgr/DaemonServer.cc), whose texts these are.
+
+use super::Answer;
+use crate::core::Mgr;
+use admin::command::{Args, Command, CommandError, Reply};
+use std::collections::{BTreeMap, BTreeSet};
+use types::msg::internal::OsdForceRecovery;
+use types::pg::PgState;
+use types::{Errno, OsdId, PgId};
+
+/// What is wanted.
+#[derive(Debug, Clone, Copy)]
+struct Wish {
+    backfill: bool,
+    cancel: bool,
+}
+
+impl Wish {
+    fn of(command: &Command) -> Self {
+        let word = command.prefix.rsplit(' ').next().unwrap_or_default();
+        Wish { backfill: word.ends_with("backfill"), cancel: word.starts_with("cancel") }
+    }
+
+    /// Why a PG in this state is left alone, and whether asking for it was an error.
+    fn objection(self, state: PgState) -> Option<(&'static str, bool)> {
+        let any = |states: [PgState; 3]| states.into_iter().any(|s| state.has(s));
+        let (forced, needed) = match self.backfill {
+            true => (PgState::FORCED_BACKFILL, any([PgState::DEGRADED, PgState::BACKFILL_WAIT, PgState::BACKFILLING])),
+            false => (PgState::FORCED_RECOVERY, any([PgState::DEGRADED, PgState::RECOVERY_WAIT, PgState::RECOVERING])),
+        };
+        match (self.cancel, self.backfill) {
+            (true, true) if !state.has(forced) => Some(("backfill not forced", false)),
+            (true, false) if !state.has(forced) => Some(("recovery not forced", false)),
+            (true, _) => None,
+            (false, true) if !needed => Some(("doesn't require backfilling", false)),
+            (false, false) if !needed => Some(("doesn't require recovery", false)),
+            (false, true) if state.has(forced) => Some(("backfill already forced", true)),
+            (false, false) if state.has(forced) => Some(("recovery already forced", true)),
+            (false, _) => None,
+        }
+    }
+}
+
+impl Mgr {
+    pub(super) fn force_pgs(&mut self, command: &Command, args: &Args) -> Answer {
+        let parse = |text: &str| text.parse::<PgId>().map_err(|()| CommandError::invalid(format!("invalid pgid '{text}'; ")));
+        let pgs = args.strings("pgid").into_iter().map(parse).collect::<Result<BTreeSet<PgId>, _>>()?;
+        self.force(command, pgs)
+    }
+
+    pub(super) fn force_pools(&mut self, command: &Command, args: &Args) -> Answer {
+        let names = args.strings("who");
+        if names.is_empty() {
+            return Err(CommandError::invalid("must specify one or more pool names"));
+        }
+        let unknown = |name: &&str| CommandError::new(Errno::ENOENT, format!("unrecognized pool '{name}'"));
+        let pools = names.iter().map(|name| self.osdmap().pool_id(name).ok_or_else(|| unknown(name)));
+        let pools = pools.collect::<Result<Vec<_>, _>>()?;
+        let pgs = pools.into_iter().flat_map(|pool| self.osdmap().pgs(pool)).collect();
+        self.force(command, pgs)
+    }
+
+    /// Tells primaries of those that it makes sense for; an error is one only if there are none.
+    fn force(&mut self, command: &Command, candidates: BTreeSet<PgId>) -> Answer {
+        let wish = Wish::of(command);
+        let word = command.prefix.rsplit(' ').next().unwrap_or_default();
+        let (mut said, mut error) = (String::new(), None);
+        let mut by_primary: BTreeMap<OsdId, Vec<PgId>> = BTreeMap::new();
+        for pg in candidates {
+            let Some(stat) = self.pgs().pgs.get(&pg) else {
+                said += &format!("pg {pg} does not exist; ");
+                error = Some(Errno::ENOENT);
+                continue;
+            };
+            match wish.objection(stat.state) {
+                Some((why, is_error)) => {
+                    said += &format!("pg {pg} {why}; ");
+                    error = if is_error { Some(Errno::EINVAL) } else { error };
+                }
+                None => by_primary.entry(self.osdmap().pg_to_up_acting(pg).acting_primary).or_default().push(pg),
+            }
+        }
+        if !by_primary.is_empty() {
+            error = None;
+        }
+        by_primary.retain(|osd, _| self.osdmap().is_up(*osd));
+        for (osd, pgs) in by_primary {
+            if !self.connected.contains(&osd) {
+                said += &format!("osd.{osd} is not currently connected");
+                error = Some(Errno::EAGAIN);
+                continue;
+            }
+            let list: Vec<String> = pgs.iter().map(ToString::to_string).collect();
+            said += &format!("instructing pg(s) [{}] on osd.{osd} to {word}; ", list.join(","));
+            self.orders.push((osd, OsdForceRecovery { pgs, backfill: wish.backfill, cancel: wish.cancel }.into()));
+        }
+        match error {
+            Some(errno) => Err(CommandError::new(errno, said)),
+            None => Ok(Reply::status(said)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_needs_it_is_forced_and_only_what_is_forced_is_let_go() {
+        let (force, cancel) = (Wish { backfill: false, cancel: false }, Wish { backfill: false, cancel: true });
+        let waits = PgState::ACTIVE | PgState::RECOVERY_WAIT;
+        assert_eq!(force.objection(waits), None);
+        assert_eq!(force.objection(PgState::ACTIVE | PgState::CLEAN), Some(("doesn't require recovery", false)));
+        assert_eq!(force.objection(waits | PgState::FORCED_RECOVERY), Some(("recovery already forced", true)));
+        assert_eq!(cancel.objection(waits), Some(("recovery not forced", false)));
+        assert_eq!(cancel.objection(waits | PgState::FORCED_RECOVERY), None);
+        let backfill = Wish { backfill: true, cancel: false };
+        assert_eq!(backfill.objection(waits), Some(("doesn't require backfilling", false)));
+    }
+}
