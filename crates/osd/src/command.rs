@@ -28,6 +28,9 @@ pub(crate) struct Commands {
     pub bench: Option<Bench>,
 }
 
+/// Objects being recovered at once if nobody configured it.
+const RECOVERY_MAX: usize = 64;
+
 impl Commands {
     pub fn new(config: &OsdConfig) -> Self {
         let host = config.metadata.get("hostname").map(String::as_str).unwrap_or_default();
@@ -49,17 +52,19 @@ impl Commands {
         self.config.u64("osd_max_backfills").max(1) as usize
     }
 
-    /// Objects being recovered at once: as configured, or what is configured for such a device.
+    /// Objects being recovered at once: as somebody configured, for all devices or such a one; else as many as keep the
+    /// way to the next OSD busy. Upstream's own figures for devices (10 and 3) are what a PG of theirs may have, one object
+    /// to a message and a transaction: they would leave us idle.
     pub fn recovery_max(&self, device_class: &str) -> usize {
         let device = match device_class {
             "hdd" => "osd_recovery_max_active_hdd",
             _ => "osd_recovery_max_active_ssd",
         };
-        let configured = match self.config.u64("osd_recovery_max_active") {
-            0 => self.config.u64(device),
-            n => n,
-        };
-        configured.max(1) as usize
+        match (self.config.u64("osd_recovery_max_active"), self.config.is_set(device)) {
+            (0, false) => RECOVERY_MAX,
+            (0, true) => self.config.u64(device).max(1) as usize,
+            (n, _) => n as usize,
+        }
     }
 
     /// Options that are not at their default, for the manager.

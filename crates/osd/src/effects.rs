@@ -148,8 +148,9 @@ pub(crate) struct Shared {
     pub orphaned: std::collections::BTreeSet<SessionId>,
     /// Newest map that our `OsdAlive` asked for.
     pub alive_wanted: Epoch,
-    /// Objects on their way to or from PGs whose primary we are.
+    /// Objects on their way to or from PGs whose primary we are, and their bytes.
     pub recovery_active: usize,
+    pub recovery_bytes: u64,
     /// As many of them as may be at once (`osd_recovery_max_active`).
     pub recovery_max: usize,
     /// One less is on its way: PGs may wait for that.
@@ -176,10 +177,24 @@ pub(crate) struct Shared {
     pub log_dups_tracked: u64,
 }
 
+/// Bytes of objects on their way, beyond which none is started that no client waits for.
+const RECOVERY_BYTES: u64 = 16 << 20;
+
 impl Shared {
     /// True if one more object may be on its way.
     pub fn recovery_has_room(&self) -> bool {
-        self.recovery_active < self.recovery_max
+        self.recovery_active < self.recovery_max && self.recovery_bytes < RECOVERY_BYTES
+    }
+
+    pub fn recovery_takes_off(&mut self, bytes: u64) {
+        self.recovery_active += 1;
+        self.recovery_bytes += bytes;
+    }
+
+    pub fn recovery_lands(&mut self, bytes: u64) {
+        self.recovery_active -= 1;
+        self.recovery_bytes -= bytes;
+        self.recovery_freed = true;
     }
 }
 

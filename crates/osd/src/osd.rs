@@ -109,6 +109,7 @@ impl Osd {
             orphaned: Default::default(),
             alive_wanted: Epoch(0),
             recovery_active: 0,
+            recovery_bytes: 0,
             recovery_max: commands.recovery_max(&config.device_class),
             recovery_freed: false,
             spaces: Default::default(),

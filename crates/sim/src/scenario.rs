@@ -159,6 +159,7 @@ fn plan(rng: &mut ChaCha8Rng, fills: bool) -> Plan {
         log_dups_tracked: [3000, 3000, 400][rng.random_range(0..3)],
         out_after_s: [20, 600][rng.random_range(0..2)],
         recovery_max: [1, 0][rng.random_range(0..2)],
+        max_backfills: [1, 3][rng.random_range(0..2)],
         scrub_s,
         scan_min: [1, 2, 64][rng.random_range(0..3)],
     }

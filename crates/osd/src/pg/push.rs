@@ -68,8 +68,8 @@ impl Pg {
         cx.send_pg(to, self.id, round, PgBody::PullFailed { object }, Durable::Now);
     }
 
-    /// Sends an object as it is here. Returns the push's number.
-    pub(super) fn start_push(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject) -> Result<u64, Errno> {
+    /// Sends an object as it is here. Returns the push's number, and how large the object is.
+    pub(super) fn start_push(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject) -> Result<(u64, u64), Errno> {
         cx.sh.next_push += 1;
         let push = cx.sh.next_push;
         let attrs = cx.disk.getattrs(self.coll, &object).inspect_err(|e| {
@@ -78,11 +78,11 @@ impl Pg {
         let info = attrs.get(&BString::from(INFO_ATTR)).and_then(|raw| denc::from_bytes::<ObjectInfo>(raw).ok());
         let info = info.ok_or(Errno::EIO)?;
         cx.sh.perf.recovery_op(info.size);
-        let attrs = attrs.into_iter().collect();
+        let (attrs, size) = (attrs.into_iter().collect(), info.size);
         let state = PushState { round, push, seq: 0, info, attrs, off: 0, reading: None, after: None };
         self.pushes.out.insert((to, object.clone()), state);
         self.next_part(cx, to, object);
-        Ok(push)
+        Ok((push, size))
     }
 
     /// Gives up sending an object to one OSD.

@@ -6,7 +6,8 @@
 //! only version there is, and ops on other objects need not know of it. The primary pulls what it lacks and then pushes;
 //! whatever clients wait for goes first. An object that nobody who is up can give is unfound: counted, and looked for
 //! again with every copy that shows up.
-//! Objects on their way are counted per OSD (`osd_recovery_max_active`); which PGs may have some is for slots to say.
+//! Objects on their way are counted per OSD, and their bytes: a PG that holds the only slot may have all of them on their
+//! way, so that the pipe is full whoever's turn it is. Which PGs may have some is for slots to say.
 //! Upstream: PrimaryLogPG::start_recovery_ops, MissingLoc; doc/dev/osd_internals/log_based_pg.rst.
 
 use super::backfill::Backfill;
@@ -18,9 +19,7 @@ use types::map::OsdMap;
 use types::msg::internal_osd::PgBody;
 use types::{EVersion, HObject, OsdId};
 
-/// Objects on their way at a time, per PG.
-const WINDOW: usize = 16;
-/// The same with those that clients wait for, whatever else the OSD is doing.
+/// Objects that clients wait for, on their way at a time per PG beyond what the OSD may move besides.
 const URGENT_WINDOW: usize = 64;
 
 /// What acting copies lack, and what is being done about it.
@@ -63,7 +62,14 @@ pub(super) struct Recovery {
 
 /// An object on its way.
 #[derive(Debug)]
-enum Flight {
+struct Flight {
+    leg: Leg,
+    /// What it counts among the bytes on their way.
+    bytes: u64,
+}
+
+#[derive(Debug)]
+enum Leg {
     /// To us.
     Pull { from: OsdId },
     /// Whole here, and not yet on our disk.
@@ -216,33 +222,45 @@ impl Recovery {
 
     /// Objects that were to be pulled from `osd`, or are being pushed there.
     fn flights_with(&self, osd: OsdId) -> Vec<HObject> {
-        let with = |f: &Flight| match f {
-            Flight::Pull { from } => *from == osd,
-            Flight::Landing => false,
-            Flight::Push(to) => to.contains_key(&osd),
+        let with = |f: &Flight| match &f.leg {
+            Leg::Pull { from } => *from == osd,
+            Leg::Landing => false,
+            Leg::Push(to) => to.contains_key(&osd),
         };
         self.flights.iter().filter(|(_, f)| with(f)).map(|(o, _)| o.clone()).collect()
     }
 
     /// The next object to move: one that clients wait for if there is, any other if there is room.
-    fn next(&mut self, room: bool) -> Option<HObject> {
-        while self.flights.len() < URGENT_WINDOW && let Some(object) = self.urgent.pop_front() {
+    fn next(&mut self, room: bool, others_max: usize) -> Option<HObject> {
+        while self.flights.len() < others_max + URGENT_WINDOW && let Some(object) = self.urgent.pop_front() {
             if self.todo.remove(&object) {
                 return Some(object);
             }
         }
-        (room && self.flights.len() < WINDOW).then(|| self.todo.pop_first()).flatten()
+        room.then(|| self.todo.pop_first()).flatten()
     }
 
     /// True if `from` is to give us this object.
     pub fn expects(&self, object: &HObject, from: OsdId) -> bool {
-        matches!(self.flights.get(object), Some(Flight::Pull { from: asked }) if *asked == from)
+        matches!(self.leg(object), Some(Leg::Pull { from: asked }) if *asked == from)
     }
 
     /// The last part of a pulled object came.
     pub fn landed(&mut self, object: &HObject) {
         if let Some(flight) = self.flights.get_mut(object) {
-            *flight = Flight::Landing;
+            flight.leg = Leg::Landing;
+        }
+    }
+
+    fn leg(&self, object: &HObject) -> Option<&Leg> {
+        self.flights.get(object).map(|f| &f.leg)
+    }
+
+    /// The copies an object is on its way to, each with the push that counts.
+    fn pushes_of(&mut self, object: &HObject) -> Option<&mut BTreeMap<OsdId, u64>> {
+        match self.flights.get_mut(object) {
+            Some(Flight { leg: Leg::Push(to), .. }) => Some(to),
+            _ => None,
         }
     }
 }
@@ -272,12 +290,12 @@ impl Pg {
         }
         let may = !self.is_forbidden(cx);
         self.settle_slots(cx, may);
-        while let Some(object) = self.recovery.next(self.slots.are_held() && cx.sh.recovery_has_room()) {
+        while let Some(object) = self.recovery.next(self.slots.are_held() && cx.sh.recovery_has_room(), cx.sh.recovery_max) {
             self.recover_object(cx, object);
         }
         let r = &mut self.recovery;
         r.by_log &= !r.todo.is_empty() || !r.held.is_empty() || !r.flights.is_empty() || !r.no_room.is_empty();
-        r.waits_for_room = r.flights.len() < WINDOW && !r.todo.is_empty() && self.slots.are_held();
+        r.waits_for_room = !r.todo.is_empty() && self.slots.are_held();
         // From here on it may be backfill, or nothing that could be started.
         let may = !self.is_forbidden(cx);
         self.settle_slots(cx, may);
@@ -331,7 +349,8 @@ impl Pg {
                 return self.recovery.note_no_room(object, [cx.sh.whoami]);
             }
             cx.send_pg(from, self.id, round, PgBody::Pull { object: object.clone(), version }, Durable::Now);
-            return self.take_off(cx, object, Flight::Pull { from });
+            let bytes = self.usual_size();
+            return self.take_off(cx, object, Flight { leg: Leg::Pull { from }, bytes });
         }
         let lacks = |m: &BTreeMap<HObject, EVersion>| m.get(&object).is_some_and(|v| *v != EVersion::default());
         let lacking = self.recovery.peers.iter().filter(|(_, m)| lacks(m));
@@ -339,16 +358,24 @@ impl Pg {
         if lacking.is_empty() && !full.is_empty() {
             return self.recovery.note_no_room(object, full);
         }
-        let mut pushes = BTreeMap::new();
+        let (mut pushes, mut bytes) = (BTreeMap::new(), 0);
         for osd in lacking {
             match self.start_push(cx, osd, round, object.clone()) {
-                Ok(push) => pushes.insert(osd, push),
+                Ok((push, size)) => {
+                    pushes.insert(osd, push);
+                    bytes += size;
+                }
                 Err(_) => return self.own_copy_unreadable(cx, object),
             };
         }
         if !pushes.is_empty() {
-            self.take_off(cx, object, Flight::Push(pushes));
+            self.take_off(cx, object, Flight { leg: Leg::Push(pushes), bytes });
         }
+    }
+
+    /// How large objects of this PG are: that of one we lack is not known.
+    fn usual_size(&self) -> u64 {
+        (self.totals.bytes / self.totals.objects.max(1)).max(0) as u64
     }
 
     /// Who may give us an object: an acting copy that has it, else whoever else may.
@@ -360,23 +387,24 @@ impl Pg {
     }
 
     fn take_off(&mut self, cx: &mut Cx<'_>, object: HObject, flight: Flight) {
-        if self.recovery.flights.insert(object, flight).is_none() {
-            cx.sh.recovery_active += 1;
+        cx.sh.recovery_takes_off(flight.bytes);
+        if let Some(old) = self.recovery.flights.insert(object, flight) {
+            cx.sh.recovery_lands(old.bytes);
         }
     }
 
     fn touch_down(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        if self.recovery.flights.remove(object).is_some() {
-            cx.sh.recovery_active -= 1;
-            cx.sh.recovery_freed = true;
+        if let Some(flight) = self.recovery.flights.remove(object) {
+            cx.sh.recovery_lands(flight.bytes);
         }
     }
 
     /// The interval is over.
     pub(super) fn drop_recovery(&mut self, cx: &mut Cx<'_>) -> Vec<ClientOp> {
         let old = std::mem::take(&mut self.recovery);
-        cx.sh.recovery_active -= old.flights.len();
-        cx.sh.recovery_freed |= !old.flights.is_empty();
+        for flight in old.flights.values() {
+            cx.sh.recovery_lands(flight.bytes);
+        }
         old.listings
     }
 
@@ -391,7 +419,7 @@ impl Pg {
 
     /// An object we lacked is whole on our disk.
     pub(super) fn self_recovered(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        if !matches!(self.recovery.flights.get(object), Some(Flight::Landing)) {
+        if !matches!(self.recovery.leg(object), Some(Leg::Landing)) {
             return;
         }
         self.touch_down(cx, object);
@@ -402,7 +430,7 @@ impl Pg {
             self.move_again(cx, object.clone());
         }
         self.wake_waiting_for(cx, object);
-        if self.missing.is_empty() && !self.recovery.flights.values().any(|f| matches!(f, Flight::Landing)) {
+        if self.missing.is_empty() && !self.recovery.flights.values().any(|f| matches!(f.leg, Leg::Landing)) {
             for op in std::mem::take(&mut self.recovery.listings) {
                 self.run_listing(cx, op);
             }
@@ -412,7 +440,7 @@ impl Pg {
 
     /// A copy has an object it lacked.
     pub(super) fn handle_pushed(&mut self, cx: &mut Cx<'_>, from: OsdId, object: &HObject, push: u64) {
-        let Some(Flight::Push(to)) = self.recovery.flights.get_mut(object) else { return };
+        let Some(to) = self.recovery.pushes_of(object) else { return };
         if to.get(&from) != Some(&push) {
             return;
         }
@@ -435,7 +463,7 @@ impl Pg {
     /// A copy has no room for an object.
     pub(super) fn handle_too_full(&mut self, cx: &mut Cx<'_>, from: OsdId, object: HObject, push: u64) {
         cx.sh.spaces.note_full(from);
-        let Some(Flight::Push(to)) = self.recovery.flights.get_mut(&object) else { return };
+        let Some(to) = self.recovery.pushes_of(&object) else { return };
         if to.get(&from) != Some(&push) {
             return;
         }
@@ -575,7 +603,7 @@ impl Pg {
         if self.recovery.done {
             return false;
         }
-        let landing = || matches!(self.recovery.flights.get(object), Some(Flight::Landing));
+        let landing = || matches!(self.recovery.leg(object), Some(Leg::Landing));
         let degraded = || self.recovery.peers.values().any(|m| m.contains_key(object));
         self.missing.contains_key(object) || landing() || access.writes && degraded()
     }
