@@ -67,7 +67,7 @@ pub(crate) enum PgStep {
     /// Its own log is merged.
     SelfMerged,
     /// An object it lacked is whole.
-    SelfRecovered(HObject),
+    SelfRecovered(Vec<HObject>),
     /// Activation is on its own disk.
     SelfActivated,
     /// A batch of a removed copy is gone.

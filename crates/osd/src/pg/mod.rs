@@ -257,8 +257,9 @@ impl Pg {
             }
             PgBody::Merged { missing, last_backfill, backfilled } => self.handle_merged(cx, from, missing, last_backfill, backfilled),
             PgBody::Scanned { begin, end, objects } => self.handle_scanned(cx, from, begin, end, objects),
-            PgBody::Push(part) => self.handle_push(cx, from, round, part),
-            PgBody::Pushed { object, push } => self.handle_pushed(cx, from, &object, push),
+            PgBody::Push(parts) => self.handle_push(cx, from, round, parts),
+            PgBody::Pushed(pushed) => self.handle_pushed(cx, from, &pushed),
+            PgBody::PartTaken { object, push, seq } => self.handle_part_taken(cx, from, object, push, seq),
             PgBody::Activate { history, serves } => self.handle_activate(cx, from, round, history, serves),
             PgBody::Activated => self.handle_activated(cx, from),
             PgBody::Started { history, recovered } => self.handle_started(cx, history, recovered),
@@ -293,7 +294,7 @@ impl Pg {
         }
         match step {
             PgStep::SelfMerged => self.self_merged(cx),
-            PgStep::SelfRecovered(object) => self.self_recovered(cx, &object),
+            PgStep::SelfRecovered(objects) => self.self_recovered(cx, &objects),
             PgStep::SelfActivated => self.self_activated(cx),
             PgStep::Removed => {}
         }

@@ -1,5 +1,7 @@
-//! Copying one object to another OSD, in parts, and taking one in.
+//! Copying objects to another OSD, and taking them in: large ones in parts, small ones in company.
 //!
+//! Of a large object one part is on its way at a time, so that what is on its way is bounded whatever objects are like. Small
+//! ones are read at the same time and go in one message, whose receiver has one transaction and one answer for all.
 //! Holds: an object under way is missing on its receiver until the last part is on stable storage; so parts may be written
 //! in place, and what is whole is never overwritten. Only the version that is missing is taken in. A part counts only
 //! behind the one before it, of the same push: when a session is lost, parts in the middle are.
@@ -17,7 +19,10 @@ use types::msg::internal_osd::{PgBody, PushPart, Round};
 use types::{EVersion, Errno, HObject, OsdId};
 
 /// Bytes of data in a part.
-const PART_BYTES: u64 = 1 << 20;
+pub(super) const PART_BYTES: u64 = 1 << 20;
+/// A message that has so many bytes of data, or parts, is sent: several on their way keep both disks and the way between them busy.
+const COMPANY_BYTES: usize = 256 << 10;
+const COMPANY: usize = 16;
 /// Omap pairs in a part.
 const PART_PAIRS: usize = 512;
 
@@ -25,8 +30,25 @@ const PART_PAIRS: usize = 512;
 #[derive(Debug, Default)]
 pub(super) struct Pushes {
     out: BTreeMap<(OsdId, HObject), PushState>,
+    /// Parts that wait for company.
+    ready: BTreeMap<OsdId, Ready>,
     /// Objects being taken in: from whom, which push, and the number of its next part.
     incoming: BTreeMap<HObject, (OsdId, u64, u32)>,
+}
+
+/// The next message to an OSD.
+#[derive(Debug)]
+struct Ready {
+    round: Round,
+    parts: Vec<PushPart>,
+    bytes: usize,
+}
+
+/// What a message brought.
+struct Taken {
+    txn: Transaction,
+    /// Objects that are whole with it, each with its push.
+    whole: Vec<(HObject, u64)>,
 }
 
 #[derive(Debug)]
@@ -43,6 +65,13 @@ struct PushState {
     reading: Option<ReadId>,
     /// The omap key the next part goes on behind.
     after: Option<BString>,
+}
+
+impl Pushes {
+    /// True if an object is being read for this OSD.
+    fn is_reading_for(&self, to: OsdId) -> bool {
+        self.out.range((to, HObject::min())..).take_while(|((osd, _), _)| *osd == to).any(|(_, s)| s.reading.is_some())
+    }
 }
 
 impl Pg {
@@ -95,6 +124,12 @@ impl Pg {
         self.pushes.out.retain(|(_, o), _| o != object);
     }
 
+    /// Gives up everything that goes to one OSD: the session is gone, and who wants it asks again.
+    pub(super) fn drop_pushes_to(&mut self, to: OsdId) {
+        self.pushes.out.retain(|(osd, _), _| *osd != to);
+        self.pushes.ready.remove(&to);
+    }
+
     /// Reads the next part's data, or goes on to the omap.
     fn next_part(&mut self, cx: &mut Cx<'_>, to: OsdId, object: HObject) {
         let Some(state) = self.pushes.out.get_mut(&(to, object.clone())) else { return };
@@ -111,6 +146,12 @@ impl Pg {
 
     /// The data of a part was read.
     pub(super) fn push_read(&mut self, cx: &mut Cx<'_>, id: ReadId, to: OsdId, object: HObject, result: ReadResult) {
+        self.part_read(cx, id, to, object, result);
+        // Whatever became of this read, nothing else may be coming that ready parts wait for.
+        self.send_ready(cx, to);
+    }
+
+    fn part_read(&mut self, cx: &mut Cx<'_>, id: ReadId, to: OsdId, object: HObject, result: ReadResult) {
         let Some(state) = self.pushes.out.get_mut(&(to, object.clone())).filter(|s| s.reading == Some(id)) else { return };
         state.reading = None;
         match result {
@@ -151,12 +192,33 @@ impl Pg {
         };
         if part.last {
             part.attrs = std::mem::take(&mut state.attrs);
-            self.pushes.out.remove(&(to, object.clone()));
+            self.pushes.out.remove(&(to, object));
         }
-        let more = !part.last;
-        cx.send_pg(to, self.id, round, PgBody::Push(part), Durable::Now);
-        if more {
-            self.next_part(cx, to, object);
+        let fresh = Ready { round, parts: Vec::new(), bytes: 0 };
+        let ready = self.pushes.ready.entry(to).or_insert(fresh);
+        ready.round = round;
+        ready.bytes += part.data.len();
+        ready.parts.push(part);
+        self.send_ready(cx, to);
+    }
+
+    /// Sends what is ready for an OSD if it is enough, or nothing more is being read that could go with it.
+    fn send_ready(&mut self, cx: &mut Cx<'_>, to: OsdId) {
+        let Some(ready) = self.pushes.ready.get(&to) else { return };
+        let enough = ready.bytes >= COMPANY_BYTES || ready.parts.len() >= COMPANY;
+        if !enough && self.pushes.is_reading_for(to) {
+            return;
+        }
+        if let Some(Ready { round, parts, .. }) = self.pushes.ready.remove(&to) {
+            cx.send_pg(to, self.id, round, PgBody::Push(parts), Durable::Now);
+        }
+    }
+
+    /// A part is durable at its receiver.
+    pub(super) fn handle_part_taken(&mut self, cx: &mut Cx<'_>, from: OsdId, object: HObject, push: u64, seq: u32) {
+        let key = (from, object);
+        if self.pushes.out.get(&key).is_some_and(|s| s.push == push && s.seq == seq + 1 && s.reading.is_none()) {
+            self.next_part(cx, from, key.1);
         }
     }
 
@@ -177,14 +239,40 @@ impl Pg {
         }
     }
 
-    /// Takes in a part of an object we lack.
-    pub(super) fn handle_push(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, part: PushPart) {
+    /// Takes in parts of objects we lack, in one transaction.
+    pub(super) fn handle_push(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, parts: Vec<PushPart>) {
+        let mut taken = Taken { txn: self.transaction(), whole: Vec::new() };
+        for part in parts {
+            self.take_part(cx, from, round, part, &mut taken);
+        }
+        let Taken { mut txn, whole } = taken;
+        if whole.is_empty() {
+            return;
+        }
+        if txn.is_empty() {
+            // All of it was here: it is durable when what is submitted now is.
+            self.put_meta(&mut txn);
+        }
+        match self.stage {
+            Stage::Active => {
+                let step = PgStep::SelfRecovered(whole.into_iter().map(|(object, _)| object).collect());
+                cx.submit_routed(txn, TxcRoute::Pg { pgid: self.id, round: self.round(), step });
+            }
+            _ => {
+                let txc = cx.submit(txn);
+                cx.send_pg(from, self.id, round, PgBody::Pushed(whole), Durable::After(txc));
+            }
+        }
+    }
+
+    fn take_part(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, part: PushPart, taken: &mut Taken) {
         if let Stage::Follower { .. } = self.stage
             && part.object < self.last_backfill
             && from == self.walk.mapping.primary
             && !self.missing.contains_key(&part.object)
         {
-            return self.confirm_push(cx, from, round, part);
+            // The primary has not heard that we have it.
+            return taken.whole.push((part.object, part.push));
         }
         if !self.expects_part(from, &part) {
             return tracing::debug!(pg = %self.id, %from, object = ?part.object, seq = part.seq, "a part nobody waits for");
@@ -193,31 +281,22 @@ impl Pg {
             return self.refuse_part(cx, from, round, part);
         }
         cx.sh.perf.push_received(part.data.len() as u64);
-        let (object, last, push) = (part.object.clone(), part.last, part.push);
-        match last {
-            true => self.pushes.incoming.remove(&object),
-            false => self.pushes.incoming.insert(object.clone(), (from, push, part.seq + 1)),
-        };
-        let mut txn = self.transaction();
-        put_part(&mut txn, part);
-        if last {
-            self.drop_missing(&mut txn, &object);
+        let (object, push, seq, size) = (part.object.clone(), part.push, part.seq, part.size);
+        if !part.last {
+            self.pushes.incoming.insert(object.clone(), (from, push, seq + 1));
+            let mut txn = self.transaction();
+            put_part(&mut txn, part);
+            let txc = cx.submit(txn);
+            return cx.send_pg(from, self.id, round, PgBody::PartTaken { object, push, seq }, Durable::After(txc));
         }
-        let txc = cx.submit(txn);
-        if !last {
-            return;
+        self.pushes.incoming.remove(&object);
+        put_part(&mut taken.txn, part);
+        self.drop_missing(&mut taken.txn, &object);
+        match self.stage {
+            Stage::Active => self.recovery.landed(&object, size),
+            _ => self.note_repaired(cx, &object),
         }
-        match &mut self.stage {
-            Stage::Active => {
-                self.recovery.landed(&object);
-                let step = PgStep::SelfRecovered(object);
-                cx.sh.txcs.insert(txc, TxcRoute::Pg { pgid: self.id, round: self.round(), step });
-            }
-            _ => {
-                self.note_repaired(cx, &object);
-                cx.send_pg(from, self.id, round, PgBody::Pushed { object, push }, Durable::After(txc));
-            }
-        }
+        taken.whole.push((object, push));
     }
 
     /// There is no room for a part; what came before it gives its own back.
@@ -230,15 +309,6 @@ impl Pg {
         match self.stage {
             Stage::Active => self.no_room_for_pull(cx, part.object),
             _ => cx.send_pg(from, self.id, round, PgBody::TooFull { object: part.object, push: part.push }, Durable::Now),
-        }
-    }
-
-    /// The primary has not heard that we have an object: it is durable when what is submitted now is.
-    fn confirm_push(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, part: PushPart) {
-        if part.last {
-            let txc = self.store_meta(cx);
-            let body = PgBody::Pushed { object: part.object, push: part.push };
-            cx.send_pg(to, self.id, round, body, Durable::After(txc));
         }
     }
 

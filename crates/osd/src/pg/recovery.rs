@@ -11,6 +11,7 @@
 //! Upstream: PrimaryLogPG::start_recovery_ops, MissingLoc; doc/dev/osd_internals/log_based_pg.rst.
 
 use super::backfill::Backfill;
+use super::push::PART_BYTES;
 use super::{ClientOp, Pg, Stage};
 use crate::effects::{Cx, Durable};
 use crate::ops::Access;
@@ -64,8 +65,10 @@ pub(super) struct Recovery {
 #[derive(Debug)]
 struct Flight {
     leg: Leg,
-    /// What it counts among the bytes on their way.
+    /// What it counts among the bytes on their way: of each large object one part is.
     bytes: u64,
+    /// Of the whole object, once that is known.
+    size: u64,
 }
 
 #[derive(Debug)]
@@ -246,9 +249,9 @@ impl Recovery {
     }
 
     /// The last part of a pulled object came.
-    pub fn landed(&mut self, object: &HObject) {
+    pub fn landed(&mut self, object: &HObject, size: u64) {
         if let Some(flight) = self.flights.get_mut(object) {
-            flight.leg = Leg::Landing;
+            (flight.leg, flight.size) = (Leg::Landing, size);
         }
     }
 
@@ -350,7 +353,7 @@ impl Pg {
             }
             cx.send_pg(from, self.id, round, PgBody::Pull { object: object.clone(), version }, Durable::Now);
             let bytes = self.usual_size();
-            return self.take_off(cx, object, Flight { leg: Leg::Pull { from }, bytes });
+            return self.take_off(cx, object, Flight { leg: Leg::Pull { from }, bytes, size: 0 });
         }
         let lacks = |m: &BTreeMap<HObject, EVersion>| m.get(&object).is_some_and(|v| *v != EVersion::default());
         let lacking = self.recovery.peers.iter().filter(|(_, m)| lacks(m));
@@ -358,24 +361,25 @@ impl Pg {
         if lacking.is_empty() && !full.is_empty() {
             return self.recovery.note_no_room(object, full);
         }
-        let (mut pushes, mut bytes) = (BTreeMap::new(), 0);
+        let (mut pushes, mut bytes, mut size) = (BTreeMap::new(), 0, 0);
         for osd in lacking {
             match self.start_push(cx, osd, round, object.clone()) {
-                Ok((push, size)) => {
+                Ok((push, of)) => {
                     pushes.insert(osd, push);
-                    bytes += size;
+                    (size, bytes) = (of, bytes + of.min(PART_BYTES));
                 }
                 Err(_) => return self.own_copy_unreadable(cx, object),
             };
         }
         if !pushes.is_empty() {
-            self.take_off(cx, object, Flight { leg: Leg::Push(pushes), bytes });
+            self.take_off(cx, object, Flight { leg: Leg::Push(pushes), bytes, size });
         }
     }
 
     /// How large objects of this PG are: that of one we lack is not known.
     fn usual_size(&self) -> u64 {
-        (self.totals.bytes / self.totals.objects.max(1)).max(0) as u64
+        let mean = (self.totals.bytes / self.totals.objects.max(1)).max(0) as u64;
+        mean.min(PART_BYTES)
     }
 
     /// Who may give us an object: an acting copy that has it, else whoever else may.
@@ -417,19 +421,18 @@ impl Pg {
         self.recovery.todo.insert(object);
     }
 
-    /// An object we lacked is whole on our disk.
-    pub(super) fn self_recovered(&mut self, cx: &mut Cx<'_>, object: &HObject) {
-        if !matches!(self.recovery.leg(object), Some(Leg::Landing)) {
-            return;
-        }
-        self.touch_down(cx, object);
+    /// An object on its way has arrived somewhere.
+    fn note_copied(&mut self, object: &HObject) {
+        let size = self.recovery.flights.get(object).map_or(0, |f| f.size);
         self.figures.sums.num_objects_recovered += 1;
-        self.recovery.refused.remove(object);
-        self.note_repaired(cx, object);
-        if self.recovery.peers.values().any(|m| m.contains_key(object)) {
-            self.move_again(cx, object.clone());
+        self.figures.sums.num_bytes_recovered += size as i64;
+    }
+
+    /// Objects we lacked are whole on our disk.
+    pub(super) fn self_recovered(&mut self, cx: &mut Cx<'_>, objects: &[HObject]) {
+        for object in objects {
+            self.one_recovered(cx, object);
         }
-        self.wake_waiting_for(cx, object);
         if self.missing.is_empty() && !self.recovery.flights.values().any(|f| matches!(f.leg, Leg::Landing)) {
             for op in std::mem::take(&mut self.recovery.listings) {
                 self.run_listing(cx, op);
@@ -438,25 +441,47 @@ impl Pg {
         self.recover(cx);
     }
 
-    /// A copy has an object it lacked.
-    pub(super) fn handle_pushed(&mut self, cx: &mut Cx<'_>, from: OsdId, object: &HObject, push: u64) {
+    fn one_recovered(&mut self, cx: &mut Cx<'_>, object: &HObject) {
+        if !matches!(self.recovery.leg(object), Some(Leg::Landing)) {
+            return;
+        }
+        self.note_copied(object);
+        self.touch_down(cx, object);
+        self.recovery.refused.remove(object);
+        self.note_repaired(cx, object);
+        if self.recovery.peers.values().any(|m| m.contains_key(object)) {
+            self.move_again(cx, object.clone());
+        }
+        self.wake_waiting_for(cx, object);
+    }
+
+    /// A copy has objects it lacked.
+    pub(super) fn handle_pushed(&mut self, cx: &mut Cx<'_>, from: OsdId, pushed: &[(HObject, u64)]) {
+        for (object, push) in pushed {
+            self.one_pushed(cx, from, object, *push);
+        }
+        self.recover(cx);
+    }
+
+    fn one_pushed(&mut self, cx: &mut Cx<'_>, from: OsdId, object: &HObject, push: u64) {
         let Some(to) = self.recovery.pushes_of(object) else { return };
         if to.get(&from) != Some(&push) {
             return;
         }
         to.remove(&from);
         let landed = to.is_empty();
+        // It may say so before the last part: it had the object.
+        self.drop_push(from, object);
         if let Some(missing) = self.recovery.peers.get_mut(&from) {
             missing.remove(object);
         }
-        self.figures.sums.num_objects_recovered += 1;
+        self.note_copied(object);
         if landed {
             self.touch_down(cx, object);
             if self.recovery.peers.values().any(|m| m.contains_key(object)) {
                 self.move_again(cx, object.clone());
             }
             self.wake_waiting_for(cx, object);
-            self.recover(cx);
         }
     }
 
@@ -591,6 +616,7 @@ impl Pg {
 
     /// The session with another OSD was lost, and what was on its way with it.
     pub(super) fn recovery_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        self.drop_pushes_to(osd);
         for object in self.recovery.flights_with(osd) {
             self.drop_pushes(&object);
             self.move_again(cx, object);

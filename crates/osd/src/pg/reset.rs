@@ -19,6 +19,7 @@ impl Pg {
             Stage::Removing => return,
             Stage::Follower { .. } if osd == self.walk.mapping.primary => {
                 self.handle_release_slot(cx, osd);
+                self.drop_pushes_to(osd);
                 self.offer_stray(cx)
             }
             Stage::Follower { .. } => {}

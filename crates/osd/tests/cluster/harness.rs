@@ -16,6 +16,7 @@ use store::mem::{MemDev, MemDisk, MemIo, MemKv};
 use store::{Store, StoreConfig};
 use types::map::{OsdMap, PgPool};
 use types::msg::internal::FailureKind;
+use types::msg::internal_osd::PgBody;
 use types::msg::mon::MOsdMap;
 use types::msg::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, osd_flag};
 use types::msg::{Message, OsdOp};
@@ -604,6 +605,18 @@ impl Cluster {
 
     pub fn pgs(&self) -> Vec<PgId> {
         self.map.pgs(POOL).collect()
+    }
+
+    /// Parts of objects that are in flight, by message.
+    pub fn pushes(&self) -> Vec<Vec<HObject>> {
+        let parts = |msg: &Message| match msg {
+            Message::PgMessage(m) => match &m.body {
+                PgBody::Push(parts) => Some(parts.iter().map(|p| p.object.clone()).collect()),
+                _ => None,
+            },
+            _ => None,
+        };
+        self.net.values().flatten().filter_map(|(_, msg)| parts(msg)).collect()
     }
 
     pub fn is_clean(&self) -> bool {

@@ -426,7 +426,7 @@ fn operations_on_an_object_that_is_missing_keep_their_order() {
 #[test]
 fn what_nobody_has_is_unfound_until_somebody_comes_who_has_it() {
     for seed in 740..745 {
-        let mut c = recovering(seed, 0, 60, false);
+        let mut c = recovering(seed, 0, 150, false);
         c.map.pools.get_mut(&harness::POOL).unwrap().min_size = 1;
         let pg = c.pgs()[0];
         // It has to hear that everybody is active; else it does not dare to be alone.
@@ -496,6 +496,47 @@ fn no_more_is_on_its_way_at_once_than_an_osd_may_recover() {
     }
     assert!(seen > 0 && waited > 0, "{seen} {waited}");
     c.invariant_copies_agree();
+}
+
+#[test]
+fn small_objects_move_in_company() {
+    for away in 0..3 {
+        let mut c = Cluster::new(761, 3, 1);
+        c.settle();
+        c.crash(OsdId(away));
+        (0..200).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0));
+        c.start(OsdId(away));
+        let mut most = 0;
+        while !c.is_clean() {
+            c.step();
+            most = most.max(c.pushes().iter().map(Vec::len).max().unwrap_or_default());
+        }
+        assert!((8..=16).contains(&most), "{most} objects in a message, osd.{away}");
+        c.invariant_copies_agree();
+    }
+}
+
+#[test]
+fn of_a_large_object_one_part_is_on_its_way_at_a_time() {
+    for away in 0..3 {
+        let mut c = Cluster::new(762, 3, 1);
+        c.settle();
+        c.crash(OsdId(away));
+        let large = Bytes::from(vec![7; 4_500_000]);
+        ["a", "b"].iter().for_each(|name| assert_eq!(c.write(name, vec![OsdOp::write_full(large.clone())]).result, 0));
+        c.start(OsdId(away));
+        let mut seen = 0;
+        while !c.is_clean() {
+            c.step();
+            let parts: Vec<_> = c.pushes().into_iter().flatten().collect();
+            let objects: BTreeSet<_> = parts.iter().cloned().collect();
+            assert_eq!(parts.len(), objects.len(), "osd.{away}");
+            seen += parts.len();
+        }
+        assert!(seen > 0);
+        assert!(c.read("a") == large);
+        c.invariant_copies_agree();
+    }
 }
 
 #[test]

@@ -258,11 +258,15 @@ pub enum PgBody {
     /// Push me this object as that write left it.
     #[denc(tag = 9)]
     Pull { object: HObject, version: EVersion },
-    #[denc(tag = 10)]
-    Push(PushPart),
-    /// The whole object is durable.
-    #[denc(tag = 11)]
-    Pushed { object: HObject, push: u64 },
+    /// Parts of objects you lack; what is small comes in company.
+    #[denc(tag = 23)]
+    Push(Vec<PushPart>),
+    /// These objects are whole and durable, by these pushes.
+    #[denc(tag = 24)]
+    Pushed(Vec<(HObject, u64)>),
+    /// A part is durable that is not the last of its object: the next may come.
+    #[denc(tag = 25)]
+    PartTaken { object: HObject, push: u64, seq: u32 },
     /// The PG starts in this interval; be ready. With too few copies it only recovers, and serves nobody.
     #[denc(tag = 12)]
     Activate { history: PeerHistory, serves: bool },
@@ -377,8 +381,9 @@ mod tests {
                 backfilled: 3,
             },
             PgBody::Pull { object: HObject::min(), version: EVersion { epoch: Epoch(3), version: 7 } },
-            PgBody::Push(PushPart { push: 3, seq: 1, ..PushPart::default() }),
-            PgBody::Pushed { object: HObject::min(), push: 3 },
+            PgBody::Push(vec![PushPart { push: 3, seq: 1, ..PushPart::default() }]),
+            PgBody::Pushed(vec![(HObject::min(), 3)]),
+            PgBody::PartTaken { object: HObject::min(), push: 3, seq: 1 },
             PgBody::Activate { history: PeerHistory::default(), serves: true },
             PgBody::Started { history: PeerHistory::default(), recovered: true },
             PgBody::Remove,
