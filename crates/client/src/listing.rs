@@ -73,7 +73,7 @@ impl IoCtx {
 
 async fn list_page(handle: &Handle, nspace: &BString, pg: PgId, cursor: &HObject) -> Result<(Page, bool), Errno> {
     let mut op = OsdOp::from(Op::Pgnls(Pgls { count: PAGE, start_epoch: 0 }));
-    op.indata = denc::to_bytes(cursor, 0);
+    op.indata = denc::to_bytes(cursor, 0).into();
     let reply = handle.submit(OpRequest::pg(pg.pool, nspace.clone(), pg.seed, vec![op])).await?;
     let result = check(reply.result)?;
     let out: Bytes = reply.ops.first().map(|op| op.outdata.contiguous()).unwrap_or_default();

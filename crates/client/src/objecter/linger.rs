@@ -60,7 +60,7 @@ impl Objecter {
     /// Notifies the watchers of an object and gathers their answers. Returns the cookie.
     pub fn notify(&mut self, link: &mut Link<'_>, req: OpRequest, payload: &Bytes, timeout_s: u32) -> u64 {
         let mut op = OsdOp::from(Op::Notify(0));
-        op.indata = denc::to_bytes(&(1u32, timeout_s, payload.clone()), 0);
+        op.indata = denc::to_bytes(&(1u32, timeout_s, payload.clone()), 0).into();
         let req = OpRequest { flags: osd_flag::READ, ops: vec![op], ..req };
         self.add_linger(link, Kind::Notify { notify_id: None, early: Vec::new() }, req, timeout_s)
     }
@@ -69,7 +69,7 @@ impl Objecter {
     pub fn notify_ack(&mut self, link: &mut Link<'_>, cookie: u64, notify_id: u64, payload: &Bytes) -> Option<u64> {
         let base = self.lingers.get(&cookie)?.req.clone();
         let mut op = OsdOp::from(Op::NotifyAck(0));
-        op.indata = denc::to_bytes(&(notify_id, cookie, payload.clone()), 0);
+        op.indata = denc::to_bytes(&(notify_id, cookie, payload.clone()), 0).into();
         Some(self.submit(link, OpRequest { flags: osd_flag::READ, ops: vec![op], ..base }))
     }
 

@@ -114,8 +114,8 @@ impl Osd {
         for op in &m.ops {
             let mut out = Bytes::new();
             match op.op {
-                Op::WriteFull(_) => drop(self.objects.insert(m.oid.clone(), op.indata.to_vec())),
-                Op::Append(_) => self.objects.entry(m.oid.clone()).or_default().extend_from_slice(&op.indata),
+                Op::WriteFull(_) => drop(self.objects.insert(m.oid.clone(), op.input().to_vec())),
+                Op::Append(_) => self.objects.entry(m.oid.clone()).or_default().extend_from_slice(&op.input()),
                 Op::Read(_) => match self.objects.get(&m.oid) {
                     Some(data) => out = data.clone().into(),
                     None => result = Errno::ENOENT.wire(),

@@ -91,7 +91,7 @@ impl<'e, 'a> Call<'e, 'a> {
     /// Replaces the whole content.
     pub fn write_full(&mut self, data: Bytes) -> Result<(), Halt> {
         self.used |= WR;
-        self.exec.write_full(data)
+        self.exec.write_full(data.into())
     }
 
     /// Deletes the object; ENOENT.

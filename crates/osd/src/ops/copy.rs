@@ -125,7 +125,7 @@ impl Exec<'_> {
     pub(super) fn op_copy_get(&mut self, op: &OsdOp, _: u64, out: &mut Output) -> Result<(), Halt> {
         self.must_exist()?;
         let (mut cursor, max): (CopyCursor, u64) =
-            Decode::decode(&mut Decoder::shared(&op.indata)).map_err(|_| Errno::EINVAL)?;
+            Decode::decode(&mut Decoder::shared(&op.input())).map_err(|_| Errno::EINVAL)?;
         let info = &self.info;
         let mut part = CopyData {
             size: info.size,
@@ -177,7 +177,8 @@ impl Exec<'_> {
         if second && c.flags & !FLAGS_KNOWN != 0 {
             return Err(Errno::EINVAL.into());
         }
-        let mut d = Decoder::shared(&op.indata);
+        let input = op.input();
+        let mut d = Decoder::shared(&input);
         let (name, locator): (BString, ObjectLocator) = d.get().map_err(|_| Errno::EINVAL)?;
         let truncation: Option<(u32, u64)> = match second && c.flags & FLAG_TRUNCATE_SEQ != 0 {
             true => Some(d.get().map_err(|_| Errno::EINVAL)?),

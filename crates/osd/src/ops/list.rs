@@ -70,7 +70,8 @@ pub fn list_page(
     if m.snap != Snap::HEAD {
         return Err(Errno::EINVAL);
     }
-    let mut d = Decoder::shared(&op.indata);
+    let input = op.input();
+    let mut d = Decoder::shared(&input);
     let filter = if filtered { Some(Filter::decode(&mut d)?) } else { None };
     let cursor: HObject = d.get().map_err(|_| Errno::EINVAL)?;
     let (start, end) = pg_range(coll.pg, pg_num);

@@ -154,7 +154,7 @@ impl Exec<'_> {
     pub(super) fn op_omap_set_header(&mut self, op: &OsdOp) -> Result<(), Halt> {
         self.create_if_new();
         self.info.flags |= ObjectInfo::OMAP;
-        self.mutation.push(Step::OmapSetHeader { header: op.indata.clone() });
+        self.mutation.push(Step::OmapSetHeader { header: op.input() });
         Ok(())
     }
 
@@ -191,5 +191,5 @@ impl Exec<'_> {
 
 /// The payload's value; EINVAL if it is not one.
 fn args<T: Decode>(op: &OsdOp) -> Result<T, Errno> {
-    T::decode(&mut Decoder::shared(&op.indata)).map_err(|_| Errno::EINVAL)
+    T::decode(&mut Decoder::shared(&op.input())).map_err(|_| Errno::EINVAL)
 }

@@ -105,7 +105,7 @@ impl Exec<'_> {
         let have = self.fetch(e.offset, len, false)?.data.contiguous();
         // Where the object ends it reads as zeros.
         let differs = |(i, want): (usize, &u8)| have.get(i).copied().unwrap_or(0) != *want;
-        match op.indata.iter().enumerate().position(differs) {
+        match op.input().iter().enumerate().position(differs) {
             None => Ok(()),
             Some(at) => Err(Halt::Code(-MAX_ERRNO - at as i32)),
         }
@@ -126,7 +126,7 @@ impl Exec<'_> {
         if chunk > 0 && len % chunk != 0 {
             return Err(Errno::EINVAL.into());
         }
-        let sums = compare::Checksummer::new(c.kind, &op.indata)?;
+        let sums = compare::Checksummer::new(c.kind, &op.input())?;
         let data = match len {
             0 => BufList::default(),
             _ => self.fetch(c.offset, len, false)?.data,

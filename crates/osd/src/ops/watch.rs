@@ -65,7 +65,7 @@ impl Exec<'_> {
     pub(super) fn op_notify(&mut self, op: &OsdOp, cookie: u64, out: &mut Output) -> Result<(), Halt> {
         self.must_exist()?;
         // An obsolete version comes first; what does not decode is a notification without payload.
-        let parsed = Decoder::shared(&op.indata).get::<(u32, u32, Bytes)>();
+        let parsed = Decoder::shared(&op.input()).get::<(u32, u32, Bytes)>();
         let (_, timeout_s, payload) = parsed.unwrap_or_default();
         let timeout_s = if timeout_s > 0 { timeout_s } else { self.env.limits.notify_timeout_s };
         let id = self.env.notify_id;
@@ -75,7 +75,8 @@ impl Exec<'_> {
     }
 
     pub(super) fn op_notify_ack(&mut self, op: &OsdOp, id: u64) -> Result<(), Halt> {
-        let mut d = Decoder::shared(&op.indata);
+        let input = op.input();
+        let mut d = Decoder::shared(&input);
         let ack = match d.get::<(u64, u64)>() {
             Ok((notify_id, cookie)) => {
                 WatchAction::Ack { notify_id, cookie: Some(cookie), reply: d.blob().unwrap_or_default() }

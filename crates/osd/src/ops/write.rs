@@ -4,7 +4,6 @@ use super::Halt;
 use super::exec::Exec;
 use crate::mutation::Step;
 use crate::object::ObjectInfo;
-use bytes::Bytes;
 use denc::BString;
 use types::Errno;
 use types::msg::BufList;
@@ -15,7 +14,7 @@ impl Exec<'_> {
         if e.length != op.indata.len() as u64 {
             return Err(Errno::EINVAL.into());
         }
-        self.write_at(e, op.indata.clone().into())
+        self.write_at(e, op.indata.clone())
     }
 
     /// A write that may have met a truncation on its way: `truncate_seq` tells which came first.
@@ -57,7 +56,7 @@ impl Exec<'_> {
         }
         let offset = if self.exists { self.info.size } else { 0 };
         let extent = Extent { offset, length: e.length, truncate_seq: self.info.truncate_seq, truncate_size: 0 };
-        self.write_at(extent, op.indata.clone().into())
+        self.write_at(extent, op.indata.clone())
     }
 
     pub(super) fn op_writefull(&mut self, op: &OsdOp, e: Extent) -> Result<(), Halt> {
@@ -67,7 +66,7 @@ impl Exec<'_> {
         self.write_full(op.indata.clone())
     }
 
-    pub(crate) fn write_full(&mut self, data: Bytes) -> Result<(), Halt> {
+    pub(crate) fn write_full(&mut self, data: BufList) -> Result<(), Halt> {
         let len = data.len() as u64;
         self.check_extent(0, len)?;
         self.create_if_new();
@@ -76,7 +75,7 @@ impl Exec<'_> {
         }
         self.mutation.push(match len {
             0 => Step::Touch,
-            _ => Step::Write { off: 0, data: data.into() },
+            _ => Step::Write { off: 0, data },
         });
         self.bytes_written += len;
         self.info.size = len;
@@ -92,7 +91,7 @@ impl Exec<'_> {
             return Err(Errno::EINVAL.into());
         }
         self.check_extent(w.offset, w.length)?;
-        let data = BufList(vec![op.indata.clone(); (w.length / piece) as usize]);
+        let data = BufList(vec![op.input(); (w.length / piece) as usize]);
         self.write_at(Extent { offset: w.offset, length: w.length, ..Extent::default() }, data)
     }
 
@@ -137,7 +136,7 @@ impl Exec<'_> {
         }
         if !op.indata.is_empty() {
             // A category, which nothing uses any more.
-            denc::from_slice::<BString>(&op.indata).map_err(|_| Errno::EINVAL)?;
+            denc::from_slice::<BString>(&op.input()).map_err(|_| Errno::EINVAL)?;
         }
         self.create_if_new();
         self.mutation.push(Step::Touch);

@@ -406,7 +406,7 @@ impl Pg {
         let (mut results, mut result) = (Vec::new(), 0);
         for o in &op.msg.ops {
             let page = match o.op {
-                Op::ScrubLs => self.list_inconsistent(cx, &o.indata).map(|out| (0, out)),
+                Op::ScrubLs => self.list_inconsistent(cx, &o.input()).map(|out| (0, out)),
                 _ => ops::list_page(cx.disk, self.coll, &self.missing, self.walk.mapping.pg_num, &op.msg, o),
             };
             let (rval, out) = match page {

@@ -584,7 +584,7 @@ impl Cluster {
         let mut names = Vec::new();
         loop {
             let mut op = OsdOp::from(types::msg::Op::Pgnls(types::msg::osd_op::Pgls { count: 7, start_epoch: 0 }));
-            op.indata = denc::to_bytes(&cursor, 0);
+            op.indata = denc::to_bytes(&cursor, 0).into();
             // Whatever the name, the PG is what counts; there is only one.
             assert_eq!(self.pgs(), [pg]);
             let reply = self.call("", osd_flag::READ | osd_flag::PGOP, vec![op]);

@@ -105,7 +105,7 @@ impl WireMessage for MOsdOp {
         let mut data = BufList::default();
         for op in &self.ops {
             encode_op(&mut e, &op.op, op.flags, op.indata.len());
-            data.push(op.indata.clone());
+            data.0.extend(op.indata.0.iter().cloned());
         }
         e.put(&self.snap).put(&self.snap_seq).put(&self.snaps).put(&self.retry).put(&self.features);
         RawMessage { front: e.finish(), data, ..Self::blank() }
@@ -127,11 +127,11 @@ fn decode_v8(raw: &RawMessage) -> Result<MOsdOp, DecodeError> {
     let (client_inc, mtime, locator, oid) = (d.get()?, d.get()?, d.get()?, d.get()?);
     let count: u16 = d.get()?;
     let mut ops = Vec::with_capacity(d.capacity_for(count.into(), 38));
-    let data = raw.data.contiguous();
-    let mut payload = Decoder::shared(&data);
+    let mut payload = raw.data.clone();
     for _ in 0..count {
         let (op, flags, len) = decode_op(&mut d)?;
-        ops.push(OsdOp { op, flags, indata: payload.bytes(len)? });
+        let short = DecodeError::Short { wanted: len, left: payload.len() };
+        ops.push(OsdOp { op, flags, indata: payload.split_to(len).ok_or(short)? });
     }
     Ok(MOsdOp {
         pgid,
@@ -365,7 +365,7 @@ mod tests {
         assert_eq!((raw.version, raw.compat), (8, 3));
         let data = raw.data.contiguous();
         let read = MOsdOp::from_raw(&RawMessage { data: data.clone().into(), ..raw }).unwrap();
-        assert_eq!(read.ops[1].indata.as_ptr(), data.as_ptr());
+        assert_eq!(read.ops[1].input().as_ptr(), data.as_ptr());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! Upstream: src/include/rados.h (ceph_osd_op), src/osd/osd_types.h (OSDOp).
 
 use crate::{Snap, Utime};
+use super::BufList;
 use bytes::Bytes;
 use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
 
@@ -289,19 +290,25 @@ pub struct OsdOp {
     pub op: Op,
     /// `op_flag`s.
     pub flags: u32,
-    pub indata: Bytes,
+    /// The payload, in the pieces it came in.
+    pub indata: BufList,
 }
 
 impl From<Op> for OsdOp {
     fn from(op: Op) -> Self {
-        OsdOp { op, flags: 0, indata: Bytes::new() }
+        OsdOp { op, flags: 0, indata: BufList::default() }
     }
 }
 
 impl OsdOp {
     /// An operation with a payload.
     pub fn with(op: Op, indata: impl Into<Bytes>) -> Self {
-        OsdOp { op, flags: 0, indata: indata.into() }
+        OsdOp { op, flags: 0, indata: indata.into().into() }
+    }
+
+    /// The payload in one piece, for what is to be understood and not only stored.
+    pub fn input(&self) -> Bytes {
+        self.indata.contiguous()
     }
 
     /// Reads `length` bytes at `offset`; length 0 is "to the end".
@@ -373,13 +380,15 @@ impl OsdOp {
 
     /// Name and value in the payload of an xattr operation.
     pub fn xattr_name_value(&self, args: &Xattr) -> Result<(Bytes, Bytes), DecodeError> {
-        let mut d = Decoder::shared(&self.indata);
+        let input = self.input();
+        let mut d = Decoder::shared(&input);
         Ok((d.bytes(args.name_len as usize)?, d.bytes(args.value_len as usize)?))
     }
 
     /// Class, method and input in the payload of a call.
     pub fn call_parts(&self, args: &Call) -> Result<(Bytes, Bytes, Bytes), DecodeError> {
-        let mut d = Decoder::shared(&self.indata);
+        let input = self.input();
+        let mut d = Decoder::shared(&input);
         Ok((
             d.bytes(args.class_len.into())?,
             d.bytes(args.method_len.into())?,
