@@ -43,6 +43,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 const SPILLED_FROM: u64 = 3;
 const DUE_FROM: u64 = 7;
 
+/// The first checkpoint comes early by less than so many 1024ths.
+const EARLY_MAX: u64 = 512;
+
 /// The loop's side.
 pub struct Journal {
     shared: Arc<Shared>,
@@ -57,6 +60,9 @@ pub struct Journal {
     memtable_bytes: u64,
     /// Begun, and not yet known to be on disk.
     checkpoint: Option<Root>,
+    /// By so many 1024ths the next checkpoint comes early. OSDs that hold copies of the same fill their journals alike:
+    /// each begins at a point of its own, lest all make checkpoints at the same moment and clients see it.
+    early: u64,
 }
 
 /// What the flushing thread needs too.
@@ -122,11 +128,11 @@ impl Journal {
     }
 
     fn new(writer: Writer<RingFile>, rows: Rows, tail: u64, memtable_bytes_max: u64) -> Self {
-        let (size, place) = (writer.size, writer.next);
+        let (size, place, early) = (writer.size, writer.next, writer.next.run % EARLY_MAX);
         let log = Log { writer, spare: Vec::new() };
         let pending = Pending { bytes: vec![0; HEADER], place };
         let shared = Arc::new(Shared { log: Mutex::new(log), pending: Mutex::new(pending) });
-        Journal { shared, rows, size, tail, memtable_bytes_max, memtable_bytes: 0, checkpoint: None }
+        Journal { shared, rows, size, tail, memtable_bytes_max, memtable_bytes: 0, checkpoint: None, early }
     }
 
     pub fn shared(&self) -> Arc<Shared> {
@@ -165,7 +171,8 @@ impl Journal {
                 self.end_checkpoint(root);
             }
             let used = self.shared.end_at_most(bytes) - self.tail;
-            let due = used > self.size / 8 * DUE_FROM || self.memtable_bytes > self.memtable_bytes_max;
+            let part = |whole: u64| whole / 1024 * (1024 - self.early);
+            let due = used > part(self.size / 8 * DUE_FROM) || self.memtable_bytes > part(self.memtable_bytes_max);
             if due && self.checkpoint.is_none() {
                 self.checkpoint(tables, Spill::Old, false)?;
                 continue;
@@ -182,7 +189,7 @@ impl Journal {
     fn checkpoint(&mut self, tables: &Tables, spill: Spill, wait: bool) -> Result<(), KvError> {
         let (last, head) = self.shared.sync()?;
         let root = next_root(tables, &mut self.rows, spill.before(head, self.size), last, self.size, wait)?;
-        self.memtable_bytes = 0;
+        (self.memtable_bytes, self.early) = (0, 0);
         self.checkpoint = Some(root);
         if wait {
             self.end_checkpoint(root);
