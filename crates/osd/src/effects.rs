@@ -178,7 +178,7 @@ pub(crate) struct Shared {
 }
 
 /// Bytes of objects on their way, beyond which none is started that no client waits for.
-const RECOVERY_BYTES: u64 = 16 << 20;
+const RECOVERY_BYTES: u64 = 4 << 20;
 
 impl Shared {
     /// True if one more object may be on its way.
