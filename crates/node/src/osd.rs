@@ -384,7 +384,9 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             Input::Stop => {
                 if self.stopping.is_none() {
                     self.stopping = Some(now.mono + STOP_PATIENCE);
-                    self.osd.prepare_stop(&mut self.effects);
+                    if !self.osd.prepare_stop(&mut self.effects) {
+                        self.stopped = Some(0);
+                    }
                 }
             }
             Input::Wake => {}

@@ -47,6 +47,11 @@ impl Commands {
         self.config.u64("osd_pg_log_dups_tracked")
     }
 
+    /// False if a stopping OSD is to end without waiting for the map to say so (`osd_fast_shutdown`).
+    pub fn says_that_it_stops(&self) -> bool {
+        !self.config.bool("osd_fast_shutdown") || self.config.bool("osd_fast_shutdown_notify_mon")
+    }
+
     /// `osd_max_backfills`.
     pub fn max_backfills(&self) -> usize {
         self.config.u64("osd_max_backfills").max(1) as usize
@@ -101,6 +106,9 @@ impl Osd {
         self.sh.scan_min = c.u64("osd_backfill_scan_min").max(1) as usize;
         self.sh.scan_max = (c.u64("osd_backfill_scan_max") as usize).max(self.sh.scan_min);
         self.heartbeats.grace = std::time::Duration::from_secs(c.u64("osd_heartbeat_grace").max(1));
+        self.heartbeats.interval = std::time::Duration::from_secs(c.u64("osd_heartbeat_interval").max(1));
+        self.heartbeats.peers_min = c.u64("osd_heartbeat_min_peers") as usize;
+        self.heartbeats.level = c.str("mon_osd_reporter_subtree_level");
         let period = std::time::Duration::from_secs(c.u64("osd_max_markdown_period"));
         self.clock.markdowns.limit = Some((c.u64("osd_max_markdown_count") as usize, period));
         let (c, l) = (&self.commands.config, &mut self.sh.limits);

@@ -1,20 +1,21 @@
 //! Signs of life between OSDs, and reports about those that give none.
 //!
-//! Holds: only OSDs that share a PG with us are asked; a silent one is reported after the grace, once per pause, until
-//! the map says it is down or it answers.
-//! Upstream: OSD::heartbeat (src/osd/OSD.cc); osd_heartbeat_interval, osd_heartbeat_grace.
+//! Holds: whoever shares a PG with us is asked; a silent one is reported after the grace, once per pause, until the map says
+//! it is down or it answers.
+//! Why others as well: CRUSH keeps copies on different hosts, so with two hosts only one of them would have anything to
+//! report about an OSD of the other, and the monitors want to hear it from both; and an OSD without PGs has nobody.
+//! Upstream: OSD::heartbeat, maybe_update_heartbeat_peers (src/osd/OSD.cc); osd_heartbeat_interval, osd_heartbeat_grace,
+//! osd_heartbeat_min_peers.
 
 use crate::effects::{Cx, Durable, Peer, Shared};
 use crate::pg::Pg;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::map::OsdMap;
 use types::msg::internal::{FailureKind, OsdFailure};
 use types::msg::internal_osd::OsdHeartbeat;
 use types::{AddrVec, Epoch, Mono, Now, OsdId, PgId};
 
-/// `osd_heartbeat_interval`.
-const INTERVAL: Duration = Duration::from_secs(3);
 /// Between two reports about the same OSD.
 const REPORT_PAUSE: Duration = Duration::from_secs(5);
 
@@ -23,8 +24,15 @@ const REPORT_PAUSE: Duration = Duration::from_secs(5);
 pub(crate) struct Heartbeats {
     /// `osd_heartbeat_grace`.
     pub grace: Duration,
+    /// `osd_heartbeat_interval`.
+    pub interval: Duration,
+    /// `osd_heartbeat_min_peers`.
+    pub peers_min: usize,
+    /// `mon_osd_reporter_subtree_level`.
+    pub level: String,
     peers: BTreeMap<OsdId, PeerHealth>,
-    next: Mono,
+    /// When everybody was last asked.
+    asked: Mono,
     /// OSDs that turned out to have older maps than we.
     pub behind: Vec<(OsdId, Epoch)>,
 }
@@ -40,17 +48,27 @@ struct PeerHealth {
 
 impl Default for Heartbeats {
     fn default() -> Self {
-        Heartbeats { grace: Duration::from_secs(20), peers: BTreeMap::new(), next: Mono(0), behind: Vec::new() }
+        Heartbeats {
+            grace: Duration::from_secs(20),
+            interval: Duration::from_secs(6),
+            peers_min: 10,
+            level: "host".into(),
+            peers: BTreeMap::new(),
+            asked: Mono(0),
+            behind: Vec::new(),
+        }
     }
 }
 
 impl Heartbeats {
-    /// Peers follow the map: whoever shares a PG with us.
+    /// Peers follow the map: whoever shares a PG with us, and some others.
     pub fn handle_map(&mut self, now: Now, sh: &Shared, pgs: &BTreeMap<PgId, Pg>) {
         let mut peers = BTreeMap::new();
         if sh.booted {
             let members = pgs.values().map(|pg| &pg.walk.mapping).filter(|m| m.involves(sh.whoami));
-            for osd in members.flat_map(|m| m.up.iter().chain(&m.acting)) {
+            let shared: BTreeSet<OsdId> = members.flat_map(|m| m.up.iter().chain(&m.acting)).copied().collect();
+            let others = others(&sh.map, sh.whoami, &self.level, self.peers_min, &shared);
+            for osd in shared.iter().chain(&others) {
                 if *osd == sh.whoami || !sh.map.is_up(*osd) || peers.contains_key(osd) {
                     continue;
                 }
@@ -109,10 +127,11 @@ impl Heartbeats {
                 report(cx, *osd, FailureKind::Silent, silent);
             }
         }
-        if cx.now.mono < self.next {
+        // A shorter interval counts at once.
+        if cx.now.mono < self.asked + self.interval {
             return;
         }
-        self.next = cx.now.mono + INTERVAL;
+        self.asked = cx.now.mono;
         let space = cx.own_space();
         for osd in self.peers.keys() {
             let ask = OsdHeartbeat {
@@ -133,6 +152,37 @@ impl Heartbeats {
     }
 }
 
+/// OSDs to ask though they share no PG with us, which are `shared`: our neighbours by number, one OSD of every other subtree,
+/// and whoever comes next until there are enough of them. Which one of a subtree goes by our own number, so that together we
+/// ask all of them.
+fn others(map: &OsdMap, whoami: OsdId, level: &str, least: usize, shared: &BTreeSet<OsdId>) -> BTreeSet<OsdId> {
+    let up: Vec<OsdId> = map.up_osds().filter(|osd| *osd != whoami).collect();
+    let after = up.partition_point(|osd| *osd < whoami);
+    let (before, behind) = up.split_at(after);
+    let ring = || behind.iter().chain(before);
+    let mut want: BTreeSet<OsdId> = ring().next().into_iter().chain(ring().next_back()).copied().collect();
+    if let Some(kind) = map.crush.type_id(level).filter(|kind| *kind > 0) {
+        let of_kind = map.crush.iter_buckets().filter(|b| i32::from(b.kind) == kind && !map.crush.is_shadow(b.id));
+        let mut subtrees: Vec<Vec<OsdId>> = of_kind.map(|b| map.crush.leaves(b.id).into_iter().map(OsdId).collect()).collect();
+        // Each begins with its own subtree: as many look at one as at any other.
+        let own = subtrees.iter().position(|s| s.contains(&whoami));
+        subtrees.rotate_left(own.unwrap_or(0));
+        for subtree in subtrees.iter().skip(usize::from(own.is_some())) {
+            let there: Vec<OsdId> = subtree.iter().filter(|osd| map.is_up(**osd)).copied().collect();
+            if want.len() < least && !there.is_empty() {
+                want.extend(there.get(whoami.0 as usize % there.len()));
+            }
+        }
+    }
+    for osd in ring() {
+        if shared.union(&want).count() >= least {
+            break;
+        }
+        want.insert(*osd);
+    }
+    want
+}
+
 fn report(cx: &mut Cx<'_>, target: OsdId, kind: FailureKind, silent: Duration) {
     let map: &OsdMap = &cx.sh.map;
     let msg = OsdFailure {
@@ -144,4 +194,52 @@ fn report(cx: &mut Cx<'_>, target: OsdId, kind: FailureKind, silent: Duration) {
         kind,
     };
     cx.send(Peer::Mon, 0, msg, Durable::Now);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crush::CrushMap;
+    use std::sync::Arc;
+    use types::Utime;
+
+    /// So many hosts with so many OSDs each, all up.
+    fn map(hosts: i32, osds: i32) -> OsdMap {
+        let mut map = OsdMap::new(uuid::Uuid::nil(), Utime::ZERO);
+        map.set_max_osd(hosts * osds);
+        let names: Vec<(i32, String)> = (0..hosts * osds).map(|o| (o, format!("h{}", o / osds))).collect();
+        let names: Vec<(i32, &str, u32)> = names.iter().map(|(o, h)| (*o, h.as_str(), 0x10000)).collect();
+        map.crush = Arc::new(CrushMap::build_default(&names, "osd").unwrap());
+        map.osd_state.iter_mut().for_each(|s| *s = OsdMap::STATE_EXISTS | OsdMap::STATE_UP);
+        map
+    }
+
+    #[test]
+    fn everybody_is_asked_from_two_hosts_even_without_any_pg() {
+        for (hosts, osds) in [(2, 1), (2, 2), (2, 6), (3, 1), (3, 12), (12, 3), (40, 2)] {
+            let map = map(hosts, osds);
+            let mut askers: BTreeMap<OsdId, BTreeSet<i32>> = BTreeMap::new();
+            for osd in map.osds() {
+                let asked = others(&map, osd, "host", 10, &BTreeSet::new());
+                assert!(asked.len() <= 10 && asked.len() >= map.num_osds().saturating_sub(1).min(10), "{}", asked.len());
+                assert!(!asked.contains(&osd));
+                for to in asked {
+                    askers.entry(to).or_default().insert(osd.0 / osds);
+                }
+            }
+            for osd in map.osds() {
+                // Where each host has one OSD, its own cannot ask it.
+                let possible = if osds > 1 { hosts } else { hosts - 1 };
+                assert!(askers[&osd].len() as i32 >= possible.min(2), "{hosts} hosts of {osds}: osd.{osd} is asked by {:?}", askers[&osd]);
+            }
+        }
+    }
+
+    #[test]
+    fn where_pgs_give_peers_enough_only_neighbours_and_other_hosts_are_added() {
+        let map = map(1, 30);
+        let shared: BTreeSet<OsdId> = (10..22).map(OsdId).collect();
+        assert_eq!(others(&map, OsdId(0), "host", 10, &shared), [1, 29].map(OsdId).into());
+        assert_eq!(others(&map, OsdId(5), "room", 0, &shared), [4, 6].map(OsdId).into());
+    }
 }

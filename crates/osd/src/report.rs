@@ -109,15 +109,20 @@ impl Osd {
         }
     }
 
-    /// The operator wants us to stop: the map is to say so before clients notice.
-    pub fn prepare_stop(&mut self, fx: &mut Vec<Effect>) {
+    /// The operator wants us to stop: the map is to say so before clients notice. False if nobody is to be told: whatever is
+    /// durable is, and connections that are refused tell others.
+    pub fn prepare_stop(&mut self, fx: &mut Vec<Effect>) -> bool {
         self.clock.stopping = true;
+        if !self.commands.says_that_it_stops() {
+            return false;
+        }
         if !self.sh.booted {
-            return;
+            return true;
         }
         let (osd, addrs, epoch) = (self.config.whoami, self.config.addrs.clone(), self.maps.epoch());
         let msg = OsdMarkMeDown { osd, addrs, epoch, ack_wanted: true };
         fx.push(Effect::Send { to: Peer::Mon, tid: 0, msg: msg.into() });
+        true
     }
 
     pub(crate) fn tick(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
