@@ -49,6 +49,7 @@ script: build
 restart: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/health_after_crash.py --bin $(BIN)
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_one.py --bin $(BIN)
+	tests/clients/on_fresh_cluster $(BIN) tests/clients/pg_num.py --bin $(BIN)
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_all.py --bin $(BIN)
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/force.py --bin $(BIN)
 	MONS=3 tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_leader.py --bin $(BIN)

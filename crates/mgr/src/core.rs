@@ -31,6 +31,12 @@ pub struct MgrSettings {
     pub deep_scrub_late_s: f64,
     /// `mgr_stats_period`.
     pub stats_period: Duration,
+    /// `mon_osd_max_creating_pgs`.
+    pub max_creating_pgs: u64,
+    /// `target_max_misplaced_ratio`.
+    pub max_misplaced_ratio: f64,
+    /// `mgr_debug_aggressive_pg_num_changes`.
+    pub aggressive_pg_changes: bool,
 }
 
 impl Default for MgrSettings {
@@ -44,6 +50,9 @@ impl Default for MgrSettings {
             scrub_late_s: 604_800.0 * 1.5,
             deep_scrub_late_s: 604_800.0 * 1.75,
             stats_period: Duration::from_secs(5),
+            max_creating_pgs: 1024,
+            max_misplaced_ratio: 0.05,
+            aggressive_pg_changes: false,
         }
     }
 }

@@ -31,6 +31,10 @@ use types::{AddrVec, EntityInst, EntityKind, Errno, Mono, Now, OsdId, features};
 /// The least time between two digests: changes that come together are told together.
 const DIGEST_PAUSE: Duration = Duration::from_millis(250);
 
+/// After a change to a pool, how many periods of reports pass until the next: what OSDs said before it does not tell what moves
+/// because of it.
+const ADJUST_PAUSES: u32 = 2;
+
 /// Everything a manager is told when it starts.
 pub struct MgrNodeConfig {
     /// Where it listens; the caller binds it.
@@ -60,6 +64,8 @@ pub struct MgrNode {
     /// When the digest that is due may be sent.
     next_digest: Mono,
     changed: bool,
+    /// When pools may be adjusted again.
+    next_adjust: Mono,
     stopped: Option<i32>,
 }
 
@@ -91,6 +97,7 @@ impl MgrNode {
             next_tick: now.mono,
             next_digest: now.mono,
             changed: false,
+            next_adjust: now.mono,
             stopped: None,
         }
     }
@@ -155,6 +162,9 @@ impl MgrNode {
                 self.mgr.set_settings(settings(&self.options));
                 self.mgr.set_own_config(self.mon.name().clone(), self.options.in_force());
                 self.tick = tick(&self.options);
+            }
+            MonClientEvent::CommandReply { result, status, .. } if result < 0 => {
+                tracing::warn!(result, status, "a pool cannot be adjusted");
             }
             MonClientEvent::AuthFailed { errno } => tracing::error!("the monitors refuse us: {errno}"),
             _ => {}
@@ -293,11 +303,24 @@ impl MgrNode {
         if now.mono >= self.next_tick {
             self.next_tick = now.mono + self.tick;
             self.mgr.handle_tick(now);
+            self.adjust_pgs(now);
             self.send_beacon(now);
             self.changed = true;
         }
         if self.changed && now.mono >= self.next_digest {
             self.send_digest(now);
+        }
+    }
+
+    /// Pools come to the number of PGs they are to have, by commands as an operator gives them.
+    fn adjust_pgs(&mut self, now: Now) {
+        if !self.may_report() || now.mono < self.next_adjust {
+            return;
+        }
+        for command in self.mgr.adjust_pgs() {
+            tracing::info!(command, "PGs are adjusted");
+            self.mon.command(now, &mut self.endpoint, command, Bytes::new());
+            self.next_adjust = now.mono + ADJUST_PAUSES * self.mgr.settings().stats_period;
         }
     }
 
@@ -352,6 +375,9 @@ fn settings(options: &ConfigValues) -> MgrSettings {
         scrub_late_s: late("osd_scrub_max_interval", "mon_warn_pg_not_scrubbed_ratio"),
         deep_scrub_late_s: late("osd_deep_scrub_interval", "mon_warn_pg_not_deep_scrubbed_ratio"),
         stats_period: options.duration("mgr_stats_period"),
+        max_creating_pgs: options.u64("mon_osd_max_creating_pgs"),
+        max_misplaced_ratio: options.f64("target_max_misplaced_ratio"),
+        aggressive_pg_changes: options.bool("mgr_debug_aggressive_pg_num_changes"),
     }
 }
 

@@ -155,6 +155,8 @@ pub(crate) struct Shared {
     pub recovery_max: usize,
     /// One less is on its way: PGs may wait for that.
     pub recovery_freed: bool,
+    /// Objects that may still be counted in this turn of housekeeping.
+    pub recount_budget: usize,
     pub spaces: crate::space::Spaces,
     /// Our own disk as it was a moment ago.
     pub own_space: std::cell::Cell<Option<(Mono, DiskSpace)>>,

@@ -9,7 +9,7 @@ use crate::heartbeat::Heartbeats;
 use crate::maps::Maps;
 use crate::ops::{self, Fetched, Limits};
 use crate::perf::Perf;
-use crate::pg::{ClientOp, Mapping, OpSource, Pg, Walk};
+use crate::pg::{ClientOp, Mapping, OpSource, Pg, Walk, advance_all};
 use crate::reserver::Reserver;
 use crate::sessions::{Session, SessionInfo, Sessions};
 use rand::SeedableRng;
@@ -85,7 +85,6 @@ impl Osd {
             let pg = Pg::load(disk, coll).map_err(|errno| LoadError::Pg { pg: id, errno })?;
             pgs.extend(pg.map(|pg| (id, pg)));
         }
-        catch_up(&maps, disk, &mut pgs);
         let keep = crate::keep::Keep::load(disk).map_err(LoadError::Store)?;
         let commands = crate::command::Commands::new(&config);
         let sh = Shared {
@@ -112,6 +111,7 @@ impl Osd {
             recovery_bytes: 0,
             recovery_max: commands.recovery_max(&config.device_class),
             recovery_freed: false,
+            recount_budget: 0,
             spaces: Default::default(),
             own_space: Default::default(),
             local_slots: Reserver::new(commands.max_backfills()),
@@ -151,7 +151,24 @@ impl Osd {
             txn.create_coll(0);
             Cx { now, disk, sh: &mut self.sh, fx }.submit(txn);
         }
+        self.catch_up(now, disk, fx);
         fx.push(Effect::WantMaps { from: self.maps.wanted() });
+    }
+
+    /// A crash may have kept maps whose consequences for PGs it lost: they are walked again.
+    fn catch_up(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        let Some(from) = self.pgs.values().map(|pg| pg.walk.since).min() else { return };
+        let mut old: Option<OsdMap> = None;
+        for epoch in from.max(self.maps.oldest()).0..=self.maps.epoch().0 {
+            let mut map = None;
+            self.maps.replay(disk, Epoch(epoch), Epoch(epoch + 1), |m| map = Some(m.clone()));
+            let Some(map) = map else { continue };
+            if let Some(old) = &old {
+                let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
+                advance_all(&mut self.pgs, &mut cx, old, &map);
+            }
+            old = Some(map);
+        }
     }
 
     /// A session with a client is open.
@@ -231,6 +248,11 @@ impl Osd {
     /// The state of a PG as this OSD has it; `None` if it holds no copy.
     pub fn pg_state(&self, pg: PgId) -> Option<types::pg::PgState> {
         self.pgs.get(&pg).map(Pg::state)
+    }
+
+    /// Objects and bytes of a PG as this OSD has counted them.
+    pub fn pg_totals(&self, pg: PgId) -> Option<(i64, i64)> {
+        self.pgs.get(&pg).map(|pg| (pg.totals.objects, pg.totals.bytes))
     }
 
     /// One line on where a PG stands here, for logs of simulations.
@@ -355,11 +377,11 @@ impl Osd {
         self.sh.booted = self.map_knows_us();
         let since: BTreeMap<PgId, Epoch> = self.pgs.iter().map(|(id, pg)| (*id, pg.walk.since)).collect();
         let mut old = before.clone();
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         for map in &taken {
-            self.pgs.values_mut().for_each(|pg| pg.advance(&old, map));
+            advance_all(&mut self.pgs, &mut cx, &old, map);
             old = map.clone();
         }
-        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         for (id, pg) in &mut self.pgs {
             match !was_booted && cx.sh.booted {
                 true => pg.handle_maps(&mut cx, &before, Epoch(u32::MAX)),
@@ -407,7 +429,7 @@ impl Osd {
         let first_needed = self.maps.oldest();
         let visit = |old: &mut Option<OsdMap>, m: &OsdMap, walks: &mut BTreeMap<PgId, Walk>| {
             for id in &new {
-                let Some(mapping) = Mapping::of(m, *id) else { continue };
+                let Some(mapping) = Mapping::of_ancestor(m, *id) else { continue };
                 match (walks.get_mut(id), old.as_ref()) {
                     (Some(walk), Some(old)) => walk.step(old, m.epoch, mapping),
                     _ => {
@@ -535,18 +557,6 @@ fn with_pg(pgs: &mut BTreeMap<PgId, Pg>, id: PgId, f: impl FnOnce(&mut Pg)) {
     if let Some(pg) = pgs.get_mut(&id) {
         f(pg);
     }
-}
-
-/// A crash may have kept maps whose consequences for PGs it lost: they are walked again.
-fn catch_up(maps: &Maps, disk: &mut dyn Disk, pgs: &mut BTreeMap<PgId, Pg>) {
-    let Some(from) = pgs.values().map(|pg| pg.walk.since).min() else { return };
-    let mut old: Option<OsdMap> = None;
-    maps.replay(disk, from, maps.epoch().next(), |map| {
-        if let Some(old) = &old {
-            pgs.values_mut().for_each(|pg| pg.advance(old, map));
-        }
-        old = Some(map.clone());
-    });
 }
 
 fn osd_inst(source: OpSource) -> EntityInst {

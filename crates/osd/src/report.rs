@@ -134,6 +134,7 @@ impl Osd {
             self.ask_to_boot(now, disk, fx);
         }
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        cx.sh.recount_budget = crate::pg::RECOUNT_BUDGET;
         self.pgs.values_mut().for_each(|pg| pg.handle_tick(&mut cx));
         self.heartbeats.tick(&mut cx);
         for (osd, epoch) in std::mem::take(&mut self.heartbeats.behind) {

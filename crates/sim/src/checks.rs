@@ -11,11 +11,11 @@ use types::HObject;
 const SECOND: u64 = 1_000_000_000;
 
 /// Every PG has to become active+clean: somebody's primary says so.
-pub fn wait_for_clean(cluster: &mut Cluster, pgs: u32) {
+pub fn wait_for_clean(cluster: &mut Cluster) {
     let until = cluster.sim.now_ns() + 900 * SECOND;
     let mut unclean = Vec::new();
     while cluster.sim.now_ns() < until && cluster.model.borrow().faults.is_empty() {
-        unclean = (0..pgs).map(|pg| format!("1.{pg:x}")).filter(|pg| !is_clean(cluster, pg)).collect();
+        unclean = (0..cluster.pgs).map(|pg| format!("1.{pg:x}")).filter(|pg| !is_clean(cluster, pg)).collect();
         if unclean.is_empty() {
             // Copies that nobody needs any more are being removed.
             return cluster.sim.run_until(cluster.sim.now_ns() + 10 * SECOND);
@@ -29,7 +29,7 @@ pub fn wait_for_clean(cluster: &mut Cluster, pgs: u32) {
 pub fn wait_for_scrubs(cluster: &mut Cluster, plan: &Plan) {
     if plan.scrub_s > 0 {
         cluster.sim.run_until(cluster.sim.now_ns() + u64::from(6 * plan.scrub_s) * SECOND);
-        wait_for_clean(cluster, plan.pgs);
+        wait_for_clean(cluster);
     }
 }
 
@@ -92,7 +92,7 @@ pub fn rot_one_disk(cluster: &mut Cluster, readers_before: usize, plan: &Plan) {
     let disk = cluster.sim.disk(cluster.osds[rotten]);
     disk.pages_in_use().into_iter().filter(|page| *page > 0).for_each(|page| disk.rot(page, 100));
     cluster.osds.clone().into_iter().for_each(|osd| cluster.sim.start(osd));
-    wait_for_clean(cluster, plan.pgs);
+    wait_for_clean(cluster);
     cluster.add_reader();
     if !cluster.run_until_finished(readers_before + 1, Duration::from_secs(300)) {
         cluster.model.borrow_mut().fault("with one rotten disk the reader does not end".into());

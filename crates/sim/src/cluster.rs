@@ -91,6 +91,11 @@ pub struct Cluster {
     /// Commands that have not been obeyed yet.
     commands: Rc<Cell<usize>>,
     mon_addrs: Vec<AddrVec>,
+    /// Placement groups of the pool, as was asked for last, and those of them with places of their own.
+    pub pgs: u32,
+    pgps: u32,
+    /// Changes of these numbers: given, and done.
+    pg_changes: Rc<Cell<(u64, u64)>>,
     plan: Plan,
 }
 
@@ -142,7 +147,7 @@ impl Cluster {
         let osds = (0..plan.osds).map(|n| add_osd(&mut sim, &ids, n, &mon_addrs, plan)).collect();
         let model = Rc::new(RefCell::new(Model::default()));
         let (commands, kept) = (Rc::default(), plan.clone());
-        let mut cluster = Cluster { sim, mons, osds, programs: Vec::new(), model, ids, commands, mon_addrs, plan: kept };
+        let mut cluster = Cluster { sim, mons, osds, programs: Vec::new(), model, ids, commands, mon_addrs, pgs: plan.pgs, pgps: plan.pgs, pg_changes: Rc::default(), plan: kept };
         for mon in cluster.mons.clone() {
             cluster.sim.start(mon);
         }
@@ -220,6 +225,39 @@ impl Cluster {
             let (json, open) = (json.clone(), open.clone());
             vec![Box::pin(async move {
                 command(&handle, &clock, &json, "").await;
+                open.set(open.get() - 1);
+            })]
+        });
+    }
+
+    /// An operator gives the pool more placement groups, drawn.
+    pub fn split_pgs(&mut self) {
+        let (pgs, pgps) = (self.pgs, self.pgps);
+        let (pgs, pgps) = crate::scenario::more_pgs(self.sim.rng(), pgs, pgps);
+        self.set_pgs(pgs, pgps);
+    }
+
+    /// An operator gives the pool so many placement groups, `pgp_num` of them with places of their own. (What a manager does step
+    /// by step.)
+    pub fn set_pgs(&mut self, pg_num: u32, pgp_num: u32) {
+        (self.pgs, self.pgps) = (pg_num, pgp_num);
+        let set = |var: &str, n: u32| format!(r#"{{"prefix": "osd pool set", "pool": "{POOL}", "var": "{var}", "val": "{n}"}}"#);
+        let steps = vec![set("pg_num_actual", pg_num), set("pgp_num_actual", pgp_num)];
+        let (open, changes) = (self.commands.clone(), self.pg_changes.clone());
+        open.set(open.get() + 1);
+        let (turn, ended) = changes.get();
+        changes.set((turn + 1, ended));
+        self.add_program("operator", move |_, handle, clock| {
+            let (steps, open, changes) = (steps.clone(), open.clone(), changes.clone());
+            vec![Box::pin(async move {
+                // The numbers only grow: changes come one after the other.
+                while changes.get().1 < turn {
+                    clock.sleep(Duration::from_millis(100)).await;
+                }
+                for step in &steps {
+                    command(&handle, &clock, step, "").await;
+                }
+                changes.set((changes.get().0, changes.get().1 + 1));
                 open.set(open.get() - 1);
             })]
         });

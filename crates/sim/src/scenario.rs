@@ -11,6 +11,8 @@ use store::mem::MemIo;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
+/// PGs are split until there are so many.
+const PGS_MAX: u32 = 24;
 
 /// What may go wrong. Numbers of hosts count OSDs first, then the first monitors.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +37,8 @@ pub enum Fault {
     Clock { host: usize, by_s: i64 },
     /// An operator's command: data moves.
     Operator { command: String },
+    /// The pool gets more placement groups, and so many of them places of their own.
+    PgNum { pg_num: u32, pgp_num: u32 },
     /// With everything clean and well an OSD's disk is replaced by an empty one, as the manual says.
     ReplaceDisk { osd: usize },
     /// With everything clean and well blocks of a disk go bad, and scrubs repair them.
@@ -66,6 +70,7 @@ impl Fault {
             Fault::DiskError { .. } => "write or flush error",
             Fault::Clock { .. } => "clock jump",
             Fault::Operator { .. } => "out, in, reweight",
+            Fault::PgNum { .. } => "PGs split",
             Fault::ReplaceDisk { .. } => "disk replaced",
             Fault::Rot { .. } => "rot",
             Fault::ReadErrors { .. } => "read errors",
@@ -168,10 +173,11 @@ fn plan(rng: &mut ChaCha8Rng, fills: bool) -> Plan {
 /// Which kinds there are is drawn first: runs of a few kinds go deeper than runs of all.
 fn faults(rng: &mut ChaCha8Rng, plan: &Plan, beyond: bool) -> Vec<Planned> {
     let everyone = plan.osds + plan.mons;
-    let kinds: Vec<usize> = (0..11).filter(|_| rng.random_ratio(1, 2)).collect();
+    let kinds: Vec<usize> = (0..12).filter(|_| rng.random_ratio(1, 2)).collect();
     let kinds = if kinds.is_empty() { vec![0, 4] } else { kinds };
     let peace = rng.random_ratio(1, 2);
     let mut peaceful = 0;
+    let (mut pgs, mut pgps) = (plan.pgs, plan.pgs);
     let count = rng.random_range(4..24);
     let mut out: Vec<Planned> = Vec::new();
     for _ in 0..count {
@@ -201,7 +207,11 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, beyond: bool) -> Vec<Planned> {
             7 => Fault::SlowDisk { host, factor: rng.random_range(2..300) },
             8 => Fault::DiskError { host, io: [MemIo::Write(0), MemIo::DevFlush, MemIo::KvFlush][rng.random_range(0..3)] },
             9 => Fault::Clock { host, by_s: rng.random_range(-3600..3600) },
-            _ => Fault::Operator { command: operator(rng, osd) },
+            10 => Fault::Operator { command: operator(rng, osd) },
+            _ => {
+                (pgs, pgps) = more_pgs(rng, pgs, pgps);
+                Fault::PgNum { pg_num: pgs, pgp_num: pgps }
+            }
         };
         // Everybody at once, now and then.
         let fault = if matches!(fault, Fault::Crash { .. }) && rng.random_ratio(1, 10) { Fault::Room } else { fault };
@@ -217,6 +227,12 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, beyond: bool) -> Vec<Planned> {
 fn how_long(rng: &mut ChaCha8Rng) -> u64 {
     let magnitude = [MS, 10 * MS, 100 * MS, SECOND, SECOND, 10 * SECOND].choose(rng).copied().unwrap_or(SECOND);
     rng.random_range(magnitude / 3..3 * magnitude)
+}
+
+/// How many placement groups there are next, powers of two or not, and how many have places of their own.
+pub fn more_pgs(rng: &mut impl Rng, pgs: u32, pgps: u32) -> (u32, u32) {
+    let pgs = (pgs + rng.random_range(0..=pgs)).min(PGS_MAX);
+    (pgs, rng.random_range(pgps..=pgs))
 }
 
 fn operator(rng: &mut ChaCha8Rng, osd: usize) -> String {
@@ -248,6 +264,6 @@ mod tests {
     fn a_seed_gives_one_scenario_and_seeds_give_all_kinds_of_faults() {
         assert_eq!(Scenario::of_seed(7).faults, Scenario::of_seed(7).faults);
         let kinds: std::collections::BTreeSet<_> = (0..200).flat_map(|s| Scenario::of_seed(s).faults).map(|f| f.fault.kind()).collect();
-        assert_eq!(kinds.len(), 20, "{kinds:?}");
+        assert_eq!(kinds.len(), 21, "{kinds:?}");
     }
 }

@@ -214,6 +214,10 @@ impl Trial {
                 self.cluster.command(command);
                 return false;
             }
+            Fault::PgNum { pg_num, pgp_num } => {
+                self.cluster.set_pgs(*pg_num, *pgp_num);
+                return false;
+            }
             Fault::ReplaceDisk { osd } => return self.in_peace(|t| t.replace_disk(*osd)),
             Fault::Rot { osd, pages } => return self.in_peace(|t| checks::rot(&mut t.cluster, t.hosts[*osd], *pages)),
             Fault::ReadErrors { osd, reads } => return self.in_peace(|t| t.fail_reads(*osd, *reads)),
@@ -307,17 +311,17 @@ impl Trial {
     /// told of, would be lost with that disk, and missed.
     fn in_peace(&mut self, hurt: impl FnOnce(&mut Self)) -> bool {
         self.end_all();
-        checks::wait_for_clean(&mut self.cluster, self.scenario.plan.pgs);
+        checks::wait_for_clean(&mut self.cluster);
         hurt(self);
         self.advance(10 * SECOND);
         checks::wait_for_scrubs(&mut self.cluster, &self.scenario.plan);
-        checks::wait_for_clean(&mut self.cluster, self.scenario.plan.pgs);
+        checks::wait_for_clean(&mut self.cluster);
         false
     }
 
     /// As the manual says: the OSD is stopped, every PG serves without it, its disk is replaced.
     fn replace_disk(&mut self, n: usize) {
-        let (osd, pgs) = (self.hosts[n], self.scenario.plan.pgs);
+        let (osd, pgs) = (self.hosts[n], self.cluster.pgs);
         self.cluster.sim.crash(osd, true);
         if checks::soon(&mut self.cluster, |c| (0..pgs).all(|pg| checks::serves_without(c, &format!("1.{pg:x}"), n as i64))) {
             self.cluster.replace_disk(n);
@@ -355,7 +359,7 @@ impl Trial {
             self.fault(&format!("{finished} of {clients} tasks have ended, the others hang"));
         }
         let plan = self.scenario.plan.clone();
-        checks::wait_for_clean(&mut self.cluster, plan.pgs);
+        checks::wait_for_clean(&mut self.cluster);
         checks::wait_for_scrubs(&mut self.cluster, &plan);
         if self.scenario.plan.mons > 1 {
             checks::wait_for_quorum(&mut self.cluster, self.mons);

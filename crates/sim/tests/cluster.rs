@@ -108,10 +108,11 @@ fn put_in_order(cluster: &mut Cluster) {
 
 /// Replaces a disk as the manual says: with the cluster clean it stops an OSD, waits until every PG serves without it, and
 /// starts it with an empty disk.
-fn replace_disk(cluster: &mut Cluster, down: &mut Vec<HostId>, pgs: u32) {
+fn replace_disk(cluster: &mut Cluster, down: &mut Vec<HostId>) {
     cluster.sim.heal();
     std::mem::take(down).into_iter().for_each(|host| cluster.sim.start(host));
     put_in_order(cluster);
+    let pgs = cluster.pgs;
     let all = |pgs: u32| (0..pgs).map(|pg| format!("1.{pg:x}"));
     if !soon(cluster, |c| all(pgs).all(|pg| is_clean(c, &pg))) {
         return;
@@ -123,6 +124,11 @@ fn replace_disk(cluster: &mut Cluster, down: &mut Vec<HostId>, pgs: u32) {
         cluster.replace_disk(n);
     }
     cluster.sim.start(osd);
+}
+
+/// Placement groups are split while the cluster is hurt, in two of three runs.
+fn splits(seed: u64) -> bool {
+    env("SPLITS").map_or(!(seed / 2).is_multiple_of(3), |on| on > 0)
 }
 
 /// Monitors come, go and lose a disk while the cluster is hurt, in half of the runs with three of them.
@@ -172,8 +178,11 @@ fn hurt(cluster: &mut Cluster, rounds: usize, seed: u64, plan: &Plan) {
         if meddled && cluster.sim.rng().random_ratio(1, 3) {
             meddle(cluster);
         }
+        if splits(seed) && cluster.sim.rng().random_ratio(1, 3) {
+            cluster.split_pgs();
+        }
         if meddled && round == rounds / 2 {
-            replace_disk(cluster, &mut down, plan.pgs);
+            replace_disk(cluster, &mut down);
         }
         let rng = cluster.sim.rng();
         let pause = match rng.random_range(0..4) {
@@ -229,7 +238,7 @@ fn hurt(cluster: &mut Cluster, rounds: usize, seed: u64, plan: &Plan) {
 /// Blocks of one disk go bad while clients go on, until scrubs have repaired them. Everything is clean before, and nobody
 /// dies meanwhile: a write that only the rotten disk has, and that no client was told of, would be lost and missed.
 fn rot_in_peace(cluster: &mut Cluster, plan: &Plan) {
-    wait_for_clean(cluster, plan.pgs);
+    wait_for_clean(cluster);
     let rotten = cluster.osds[cluster.sim.rng().random_range(0..cluster.osds.len())];
     for _ in 0..6 {
         let pages = cluster.sim.rng().random_range(1..40);
@@ -278,7 +287,7 @@ fn run(seed: u64, rounds: usize) -> Outcome {
         let finished = cluster.model.borrow().finished;
         cluster.model.borrow_mut().fault(format!("{finished} of {expected} tasks have ended, the others hang"));
     }
-    wait_for_clean(&mut cluster, plan(seed).pgs);
+    wait_for_clean(&mut cluster);
     wait_for_scrubs(&mut cluster, &plan(seed));
     if rounds > 5 && mons_change(seed) {
         wait_for_quorum(&mut cluster, 3);
@@ -335,7 +344,7 @@ fn clients_do_not_wait_for_a_recovery_of_many_objects() {
         cluster.add_workload("writer-b", Workload { tasks: 1, ops_per_task: 10, ..many });
         assert!(cluster.run_until_finished(6, Duration::from_secs(60)), "seed {seed}: clients wait");
         assert!(is_said(&mut cluster, "1.0", word), "seed {seed}: recovery has ended before the clients have");
-        wait_for_clean(&mut cluster, 1);
+        wait_for_clean(&mut cluster);
         cluster.add_reader();
         assert!(cluster.run_until_finished(7, Duration::from_secs(300)), "seed {seed}");
         compare_copies(&mut cluster);

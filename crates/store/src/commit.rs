@@ -14,9 +14,16 @@ use types::Errno;
 impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Sends a planned transaction on its way.
     pub(crate) fn start_txc(&mut self, number: u64, txc: Txc) {
-        let coll = txc.coll;
+        let lane = self.lane(txc.coll);
+        for made in &txc.made {
+            // What a removed collection of that name still has to do comes first.
+            let before = self.queues.remove(made).unwrap_or_default();
+            self.queues.entry(lane).or_default().extend(before);
+            self.lanes.values_mut().filter(|other| *other == made).for_each(|other| *other = lane);
+            self.lanes.insert(*made, lane);
+        }
         self.txcs.insert(number, txc);
-        self.queues.entry(coll).or_default().push_back(number);
+        self.queues.entry(lane).or_default().push_back(number);
         self.advance(number);
     }
 
@@ -30,19 +37,28 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         };
         let coll = txc.coll;
         if txc.state == TxcState::IoDone {
-            self.queue_ready(coll);
+            self.queue_ready(self.lane(coll));
         } else if txc.state == TxcState::AioWait && txc.ios == 0 {
             // All its writes were answered while it was still preparing.
             self.dev_waiting.push(FlushFor::Txc(number));
         }
     }
 
+    /// The collection in whose queue its transactions are.
+    pub(crate) fn lane(&self, coll: types::ShardPgId) -> types::ShardPgId {
+        self.lanes.get(&coll).copied().unwrap_or(coll)
+    }
+
+    fn close_queue(&mut self, coll: types::ShardPgId) {
+        self.queues.remove(&coll);
+        self.lanes.retain(|_, lane| *lane != coll);
+    }
+
     /// Puts what is ready at the head of a collection's queue into the batch.
     fn queue_ready(&mut self, coll: types::ShardPgId) {
         while let Some(queue) = self.queues.get_mut(&coll) {
             let Some(&number) = queue.front() else {
-                self.queues.remove(&coll);
-                return;
+                return self.close_queue(coll);
             };
             let Some(txc) = self.txcs.get(&number).filter(|t| t.state == TxcState::IoDone) else { return };
             if !txc.deferred.is_empty() && self.deferred.total_bytes() >= self.config.deferred_bytes_max {
@@ -50,7 +66,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             }
             queue.pop_front();
             if queue.is_empty() {
-                self.queues.remove(&coll);
+                self.close_queue(coll);
             }
             if self.queue_txc(number).is_err() {
                 return;

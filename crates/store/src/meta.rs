@@ -184,11 +184,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     ) -> Result<Vec<(Bytes, Bytes)>, Errno> {
         self.check_alive()?;
         self.apply_batch()?;
-        if !self.queues.contains_key(&coll) {
+        let lane = self.lane(coll);
+        if !self.queues.contains_key(&lane) {
             let found = self.kv.scan(Bound::Included(first), Bound::Excluded(end), limit);
             return self.kv_ok(found);
         }
-        let ops: Vec<KvOp> = self.ops_in_flight(coll);
+        let ops: Vec<KvOp> = self.ops_in_flight(lane);
         let mut out = Vec::new();
         let mut from = first.to_vec();
         while out.len() < limit {
@@ -211,8 +212,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         Ok(out)
     }
 
-    fn ops_in_flight(&self, coll: ShardPgId) -> Vec<KvOp> {
-        let numbers = self.queues.get(&coll).into_iter().flatten();
+    fn ops_in_flight(&self, lane: ShardPgId) -> Vec<KvOp> {
+        let numbers = self.queues.get(&lane).into_iter().flatten();
         numbers.filter_map(|n| self.txcs.get(n)).flat_map(|t| &t.changes).filter_map(|c| c.peek()).collect()
     }
 }

@@ -111,6 +111,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             txcs: ById::default(),
             txc_next: 1,
             queues: BTreeMap::new(),
+            lanes: BTreeMap::new(),
             direct: BTreeMap::new(),
             pends: BTreeMap::new(),
             pend_next: 1,

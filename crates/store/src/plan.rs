@@ -26,6 +26,8 @@ struct Slot {
 /// The transaction being planned.
 struct Planner {
     number: u64,
+    /// Whose own keys the steps change.
+    coll: ShardPgId,
     txc: Txc,
     slots: Vec<Slot>,
 }
@@ -40,10 +42,13 @@ pub(crate) fn belongs(coll: ShardPgId, bits: u32, obj: &HObject) -> bool {
 impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Looks for every reason to refuse, before anything is changed.
     pub(crate) fn validate(&mut self, txn: &Transaction) -> Result<(), Errno> {
+        let own = txn.ops.iter().position(|op| matches!(op, Op::On { .. })).unwrap_or(txn.ops.len());
+        let (own, others) = txn.ops.split_at(own);
+        self.validate_others(txn.coll, others)?;
         let mut bits = self.colls.get(&txn.coll).copied();
         let mut need = 0u64;
         let mut clones = false;
-        for op in &txn.ops {
+        for op in own {
             let Some(_) = bits else {
                 let Op::CreateColl { bits: b } = op else { return Err(Errno::ENOENT) };
                 bits = Some(*b);
@@ -91,6 +96,24 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if clones { self.check_sources(txn) } else { Ok(()) }
     }
 
+    /// Steps on other collections: each is made first, and no objects are touched.
+    fn validate_others(&self, home: ShardPgId, ops: &[Op]) -> Result<(), Errno> {
+        let mut made = BTreeSet::from([home]);
+        let mut exists = false;
+        for op in ops {
+            match op {
+                Op::On { coll } if self.colls.contains_key(coll) || !made.insert(*coll) => return Err(Errno::EEXIST),
+                Op::On { .. } => exists = false,
+                Op::CreateColl { .. } if exists => return Err(Errno::EEXIST),
+                Op::CreateColl { .. } => exists = true,
+                Op::CollSet { .. } | Op::CollRm { .. } | Op::CollRmRange { .. } if exists => {}
+                Op::CollSet { .. } | Op::CollRm { .. } | Op::CollRmRange { .. } => return Err(Errno::ENOENT),
+                _ => return Err(Errno::EINVAL),
+            }
+        }
+        Ok(())
+    }
+
     fn check_empty(&mut self, txn: &Transaction) -> Result<(), Errno> {
         let removed = |o: &HObject| txn.ops.iter().any(|op| matches!(op, Op::Remove(i) if txn.objects[i.0 as usize] == *o));
         let (found, _) = self.list(txn.coll, &HObject::min(), &HObject::max(), txn.objects.len() + 1)?;
@@ -132,7 +155,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// Carries a validated transaction out in memory. Fails only if the database cannot be read.
     pub(crate) fn plan(&mut self, number: u64, id: TxcId, txn: Transaction) -> Result<Txc, Errno> {
-        let mut p = Planner { number, txc: Txc::new(id, txn.coll), slots: Vec::with_capacity(txn.objects.len()) };
+        let mut p = Planner { number, coll: txn.coll, txc: Txc::new(id, txn.coll), slots: Vec::with_capacity(txn.objects.len()) };
         for (i, obj) in txn.objects.iter().enumerate() {
             let key = Bytes::from(key::object(txn.coll.shard, obj));
             let is_new = || matches!(txn.ops.first(), Some(Op::Create(new)) if new.0 as usize == i);
@@ -185,7 +208,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     fn plan_op(&mut self, p: &mut Planner, op: Op) -> Result<(), Errno> {
-        let Planner { number, txc, slots } = p;
+        let Planner { number, coll, txc, slots } = p;
         let at = |o: ObjIdx| o.0 as usize;
         match op {
             Op::Touch(obj) | Op::Create(obj) => self.create(&mut slots[at(obj)].onode),
@@ -249,7 +272,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             | Op::SetCollBits { .. }
             | Op::CollSet { .. }
             | Op::CollRm { .. }
-            | Op::CollRmRange { .. } => self.plan_coll(txc, op),
+            | Op::CollRmRange { .. } => self.plan_coll(txc, *coll, op),
+            Op::On { coll: other } => {
+                *coll = other;
+                txc.made.push(other);
+            }
         }
         Ok(())
     }
@@ -285,8 +312,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
     }
 
-    fn plan_coll(&mut self, txc: &mut Txc, op: Op) {
-        let coll = txc.coll;
+    fn plan_coll(&mut self, txc: &mut Txc, coll: ShardPgId, op: Op) {
         match op {
             Op::CreateColl { bits } | Op::SetCollBits { bits } => {
                 self.colls.insert(coll, bits);

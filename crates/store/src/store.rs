@@ -47,6 +47,9 @@ pub struct Store<D, K> {
     pub(crate) txc_next: u64,
     /// Those of a collection that are not in a batch yet, in order of submission; no entry for an empty queue.
     pub(crate) queues: BTreeMap<ShardPgId, VecDeque<u64>>,
+    /// Collections that were split off others, with whose queue theirs is as long as that is not empty: what the new one
+    /// does to objects comes after what the old one did to them.
+    pub(crate) lanes: BTreeMap<ShardPgId, ShardPgId>,
     /// Direct writes on their way to the device, by first block.
     pub(crate) direct: BTreeMap<u64, BufList>,
     pub(crate) pends: BTreeMap<u64, Pend>,

@@ -94,6 +94,10 @@ pub enum Op {
     /// database: the caller answers for there being no such object.
     #[denc(tag = 24)]
     Create(ObjIdx),
+    /// The steps behind it are another collection's own, which the first of them makes. After all steps on objects. For a
+    /// collection that is split: objects that the new one takes over from the old one stay in order.
+    #[denc(tag = 25)]
+    On { coll: ShardPgId },
 }
 
 /// A list of steps on one collection that happen all or not at all.
@@ -291,6 +295,11 @@ impl Transaction {
         self.ops.push(Op::CollRm { keys: vec![key.into()] });
     }
 
+    /// The steps that follow are `coll`'s own.
+    pub fn on(&mut self, coll: ShardPgId) {
+        self.ops.push(Op::On { coll });
+    }
+
     pub fn coll_rm_range(&mut self, from: impl Into<BString>, to: impl Into<BString>) {
         self.ops.push(Op::CollRmRange { from: from.into(), to: to.into() });
     }
@@ -320,7 +329,8 @@ impl Op {
             | Op::SetCollBits { .. }
             | Op::CollSet { .. }
             | Op::CollRm { .. }
-            | Op::CollRmRange { .. } => {}
+            | Op::CollRmRange { .. }
+            | Op::On { .. } => {}
         }
     }
 }

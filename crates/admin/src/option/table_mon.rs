@@ -99,5 +99,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("mgr_disabled_modules", Str, Advanced, "diskprediction_local", "modules that are never loaded").flags(&["startup"]).of(&["mgr"]),
     opt("mgr_module_path", Str, Advanced, "/usr/share/ceph/mgr", "where modules are").of(&["mgr"]),
     opt("mgr_client_bytes", Size, Dev, "134217728", "bytes of client messages that may wait").of(&["mgr"]).runtime(),
-    opt("mgr_debug_aggressive_pg_num_changes", Bool, Dev, "false", "change PG counts without patience").of(&["mgr"]).runtime(),
+    opt("target_max_misplaced_ratio", Float, Basic, "0.05", "how much may be misplaced while PG counts change").of(&["mgr"]).runtime().effective(),
+    opt("mon_osd_max_creating_pgs", Int, Advanced, "1024", "PGs made at the same time").of(&["mgr"]).runtime().effective(),
+    opt("mgr_debug_aggressive_pg_num_changes", Bool, Dev, "false", "change PG counts without patience").of(&["mgr"]).runtime().effective(),
 ];

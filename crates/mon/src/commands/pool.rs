@@ -119,7 +119,7 @@ pub fn check_pgs_per_osd(ctx: &Ctx<'_>, pool: Option<PoolId>, pg_num: i64, size:
     let map = ctx.osdmap();
     let most = ctx.int_option("mon_max_pg_per_osd", 250);
     let osds = map.num_in_osds().max(3) as i64;
-    let others: i64 = map.pools.iter().filter(|(id, _)| Some(**id) != pool).map(|(_, p)| i64::from(p.pg_num) * i64::from(p.size)).sum();
+    let others: i64 = map.pools.iter().filter(|(id, _)| Some(**id) != pool).map(|(_, p)| i64::from(p.pg_num_target) * i64::from(p.size)).sum();
     let projected = others + pg_num * size;
     if most > 0 && projected / osds > most {
         let target = pool.map_or_else(String::new, |id| format!("pool id {id} "));

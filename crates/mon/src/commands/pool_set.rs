@@ -28,8 +28,9 @@ fn set(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     match var {
         "size" => set_size(ctx, id, &pool, &val, sure)?,
         "min_size" => set_min_size(ctx, id, &pool, &val)?,
-        "pg_num" | "pg_num_actual" => set_pg_num(ctx, &pool, &val)?,
-        "pgp_num" | "pgp_num_actual" => set_pgp_num(ctx, id, &pool, &val)?,
+        "pg_num" => set_pg_num(ctx, id, &pool, &val)?,
+        "pg_num_actual" => set_pg_num_actual(ctx, id, &pool, &val)?,
+        "pgp_num" | "pgp_num_actual" => set_pgp_num(ctx, id, &pool, &val, var == "pgp_num_actual")?,
         "crush_rule" => set_rule(ctx, id, &val)?,
         "pg_autoscale_mode" => {
             let mode = AutoscaleMode::from_name(&val).ok_or_else(|| invalid(format!("specified invalid mode {val}")))?;
@@ -113,31 +114,74 @@ fn set_min_size(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Resu
     Ok(())
 }
 
-fn set_pg_num(ctx: &mut Ctx<'_>, pool: &PgPool, val: &str) -> Result<(), Reply> {
+fn may_change_pgs(pool: &PgPool, var: &str) -> Result<(), Reply> {
+    match pool.has_flag(PgPool::FLAG_NOPGCHANGE) {
+        true => Err(Reply::err(Errno::EPERM, format!("pool {var} change is disabled; you must unset nopgchange flag for the pool first"))),
+        false => Ok(()),
+    }
+}
+
+/// OSDs do not merge PGs yet: to promise it would lose data.
+fn no_merge() -> Reply {
+    Reply::err(Errno::EOPNOTSUPP, "decreasing pg_num of an existing pool is not available in this cluster yet")
+}
+
+/// How many PGs the pool is to have: the manager takes it there. `pgp_num` follows as long as it was not set by itself.
+fn set_pg_num(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result<(), Reply> {
+    may_change_pgs(pool, "pg_num")?;
     let n = int(val)?;
-    if pool.has_flag(PgPool::FLAG_NOPGCHANGE) {
-        return Err(Reply::err(Errno::EPERM, "pool pg_num change is disabled; you must unset nopgchange flag for the pool first"));
+    if n == i64::from(pool.pg_num_target) {
+        return Ok(());
     }
     check_pg_num(ctx, n)?;
+    if n < i64::from(pool.pg_num) {
+        return Err(no_merge());
+    }
+    if n > i64::from(pool.pg_num_target) {
+        check_pgs_per_osd(ctx, Some(id), n, pool.size.into())?;
+    }
+    change(ctx, id, |p| {
+        if p.pg_num_target == p.pgp_num_target {
+            p.pgp_num_target = n as u32;
+        }
+        p.pg_num_target = n as u32;
+    });
+    Ok(())
+}
+
+/// The manager's next step towards `pg_num`: PGs are split now.
+fn set_pg_num_actual(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result<(), Reply> {
+    let n = int(val)?;
     if n == i64::from(pool.pg_num) {
         return Ok(());
     }
-    // Our OSDs neither split nor merge PGs yet: to promise it would lose data.
-    Err(Reply::err(Errno::EOPNOTSUPP, "changing pg_num of an existing pool is not available in this cluster yet"))
+    check_pg_num(ctx, n)?;
+    if n < i64::from(pool.pg_num) {
+        return Err(no_merge());
+    }
+    let epoch = ctx.osdmap().epoch.next();
+    change(ctx, id, |p| {
+        (p.pg_num, p.pg_num_pending) = (n as u32, n as u32);
+        // Clients of before Luminous do not know that a split begins an interval.
+        p.last_force_op_resend_preluminous = epoch;
+    });
+    Ok(())
 }
 
-fn set_pgp_num(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result<(), Reply> {
+fn set_pgp_num(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str, actual: bool) -> Result<(), Reply> {
+    may_change_pgs(pool, "pgp_num")?;
     let n = int(val)?;
-    if pool.has_flag(PgPool::FLAG_NOPGCHANGE) {
-        return Err(Reply::err(Errno::EPERM, "pool pgp_num change is disabled; you must unset nopgchange flag for the pool first"));
-    }
     if n < 1 {
         return Err(invalid(format!("specified pgp_num must > 0, but you set to {n}")));
     }
-    if n > i64::from(pool.pg_num) {
-        return Err(invalid(format!("specified pgp_num {n} > pg_num {}", pool.pg_num)));
+    let most = if actual { pool.pg_num } else { pool.pg_num_target };
+    if n > i64::from(most) {
+        return Err(invalid(format!("specified pgp_num {n} > pg_num {most}")));
     }
-    change(ctx, id, |p| (p.pgp_num, p.pgp_num_target) = (n as u32, n as u32));
+    change(ctx, id, |p| match actual {
+        true => p.pgp_num = n as u32,
+        false => p.pgp_num_target = n as u32,
+    });
     Ok(())
 }
 

@@ -353,6 +353,35 @@ fn a_pg_is_mapped_without_a_manager() {
 }
 
 #[test]
+fn the_number_of_pgs_is_a_target_and_grows_by_the_managers_steps() {
+    let mut lab = three();
+    lab.ok(json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8}));
+    let set = |lab: &mut Lab, var: &str, n: u32| lab.cmd(json!({"prefix": "osd pool set", "pool": "p", "var": var, "val": n.to_string()}));
+    let numbers = |lab: &mut Lab| {
+        let pool = lab.json(json!({"prefix": "osd dump"}))["pools"][0].clone();
+        ["pg_num", "pg_num_target", "pg_placement_num", "pg_placement_num_target"].map(|field| pool[field].as_u64().unwrap())
+    };
+    assert_eq!(set(&mut lab, "pg_num", 16).status, "set pool 1 pg_num to 16");
+    assert_eq!(numbers(&mut lab), [8, 16, 8, 16]);
+    let early = set(&mut lab, "pgp_num_actual", 12);
+    assert_eq!((early.result, early.status.as_str()), (-22, "specified pgp_num 12 > pg_num 8"));
+    assert_eq!(set(&mut lab, "pg_num_actual", 16).result, 0);
+    assert_eq!(set(&mut lab, "pgp_num_actual", 12).result, 0);
+    assert_eq!(numbers(&mut lab), [16, 16, 12, 16]);
+    // Whoever sets pgp_num otherwise keeps it.
+    assert_eq!(set(&mut lab, "pgp_num", 10).result, 0);
+    assert_eq!(set(&mut lab, "pg_num", 20).result, 0);
+    assert_eq!(numbers(&mut lab), [16, 20, 12, 10]);
+    assert_eq!(set(&mut lab, "pgp_num", 21).status, "specified pgp_num 21 > pg_num 20");
+    assert_eq!((set(&mut lab, "pg_num", 4).result, set(&mut lab, "pg_num_actual", 4).result), (-95, -95));
+    // What was not begun can be taken back.
+    assert_eq!(set(&mut lab, "pg_num", 16).result, 0);
+    assert_eq!(set(&mut lab, "pg_num", 2000).result, -34);
+    lab.ok(json!({"prefix": "osd pool set", "pool": "p", "var": "nopgchange", "val": "true"}));
+    assert_eq!((set(&mut lab, "pg_num", 32).result, set(&mut lab, "pgp_num", 16).result), (-1, -1));
+}
+
+#[test]
 fn an_osd_cannot_speak_for_another() {
     let mut lab = three();
     lab.say(SessionId(100), OsdMarkMeDown { osd: OsdId(1), addrs: addrs(6804, 1), epoch: Epoch(3), ack_wanted: false });

@@ -24,10 +24,10 @@ pub struct ListEntry {
     pub locator: BString,
 }
 
-/// Where a PG's objects begin and end, in sort order.
-pub fn pg_range(pg: PgId, pg_num: u32) -> (HObject, HObject) {
+/// Where a PG's objects begin and end, in sort order. `bits`: how many of the hash they share.
+pub fn pg_range(pg: PgId, bits: u32) -> (HObject, HObject) {
     let start = HObject { pool: pg.pool, hash: pg.seed, snap: Snap::HEAD, ..HObject::min() };
-    let rev_end = (u64::from(pg.seed.reverse_bits()) | (0xffff_ffffu64 >> split_bits(pg, pg_num))) + 1;
+    let rev_end = (u64::from(pg.seed.reverse_bits()) | (0xffff_ffffu64 >> bits)) + 1;
     let end = match u32::try_from(rev_end) {
         Ok(rev) => HObject { hash: rev.reverse_bits(), ..start.clone() },
         Err(_) => HObject::max(),
@@ -56,7 +56,7 @@ pub fn list_page(
     disk: &mut dyn Disk,
     coll: ShardPgId,
     missing: &BTreeMap<HObject, EVersion>,
-    pg_num: u32,
+    bits: u32,
     m: &MOsdOp,
     op: &OsdOp,
 ) -> Result<(i32, Bytes), Errno> {
@@ -74,7 +74,7 @@ pub fn list_page(
     let mut d = Decoder::shared(&input);
     let filter = if filtered { Some(Filter::decode(&mut d)?) } else { None };
     let cursor: HObject = d.get().map_err(|_| Errno::EINVAL)?;
-    let (start, end) = pg_range(coll.pg, pg_num);
+    let (start, end) = pg_range(coll.pg, bits);
     if !cursor.max && !cursor.is_min() && (cursor < start || cursor >= end) {
         return Err(Errno::EINVAL);
     }
@@ -173,7 +173,7 @@ mod tests {
     fn the_pgs_of_a_pool_cover_every_hash_once_and_in_order() {
         for pg_num in [1u32, 2, 3, 5, 8, 12] {
             let pg = |seed| PgId { pool: PoolId(1), seed };
-            let mut ranges: Vec<_> = (0..pg_num).map(|s| pg_range(pg(s), pg_num)).collect();
+            let mut ranges: Vec<_> = (0..pg_num).map(|s| pg_range(pg(s), split_bits(pg(s), pg_num))).collect();
             ranges.sort();
             assert_eq!(ranges[0].0.hash, 0);
             assert!(ranges[ranges.len() - 1].1.max);

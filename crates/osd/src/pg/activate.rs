@@ -48,6 +48,8 @@ impl Pg {
             self.last_epoch_started = self.walk.since;
         }
         self.learn_history(history);
+        // Our totals are the primary's now. Later ones, if nobody writes, we do not hear of: then we would have to count, too.
+        self.history.approximate = history.approximate;
         let mut txn = self.transaction();
         self.put_meta(&mut txn);
         let txc = cx.submit(txn);
@@ -156,6 +158,7 @@ impl Pg {
     fn learn_history(&mut self, h: PeerHistory) {
         self.history.last_epoch_started = self.history.last_epoch_started.max(h.last_epoch_started);
         self.history.last_epoch_clean = self.history.last_epoch_clean.max(h.last_epoch_clean);
+        self.history.approximate |= h.approximate;
         self.learn_scrubs(h.scrubs);
     }
 

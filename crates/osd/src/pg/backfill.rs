@@ -96,7 +96,7 @@ impl Pg {
 
     /// Looks at the next objects of a copy: as many as ours are in a page.
     pub(super) fn next_page(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        let (_, pg_end) = pg_range(self.id, self.walk.mapping.pg_num);
+        let (_, pg_end) = pg_range(self.id, self.walk.mapping.bits);
         let (least, most) = (cx.sh.scan_min, cx.sh.scan_max);
         let Some(backfill) = self.recovery.backfills.get(&osd).filter(|b| b.is_ready()) else { return };
         let (begin, limit) = (backfill.cursor.clone(), backfill.page.clamp(least, most));
@@ -128,7 +128,7 @@ impl Pg {
         }
         let count = ours.len();
         let differ = differences(ours, theirs);
-        let (_, pg_end) = pg_range(self.id, self.walk.mapping.pg_num);
+        let (_, pg_end) = pg_range(self.id, self.walk.mapping.bits);
         let (least, most) = (cx.sh.scan_min, cx.sh.scan_max);
         let Some(backfill) = self.recovery.backfills.get_mut(&from) else { return };
         backfill.cursor = if end >= pg_end { HObject::max() } else { end };

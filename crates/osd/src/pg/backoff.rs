@@ -54,7 +54,7 @@ impl Pg {
         }
         cx.sh.next_op += 1;
         let id = cx.sh.next_op;
-        let (begin, end) = pg_range(self.id, self.walk.mapping.pg_num);
+        let (begin, end) = pg_range(self.id, self.walk.mapping.bits);
         let msg = MOsdBackoff {
             pgid: self.coll,
             epoch: cx.sh.map.epoch,

@@ -108,6 +108,13 @@ impl Dups {
         }
     }
 
+    /// Stores all of them, in another collection.
+    pub fn put_all(&mut self, txn: &mut Transaction) {
+        self.rows.clear();
+        let all = self.before(u64::MAX);
+        self.put_rows(txn, &all);
+    }
+
     /// Takes in a stored row.
     pub fn load_row(&mut self, run: Vec<PgLogDup>) {
         self.rows.extend(run.last().map(|d| d.version.version));

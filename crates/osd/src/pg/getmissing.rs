@@ -48,6 +48,7 @@ impl Pg {
             return self.start_peering(cx);
         }
         self.merging_self();
+        self.history.approximate = log.info.history.approximate;
         let merge = Merge { base: log.base, dups: log.dups, ..log_merge(&log.info, log.entries) };
         let txc = self.merge(cx, merge);
         self.await_merge(cx, txc);

@@ -2,6 +2,7 @@
 //!
 //! Upstream: PastIntervals (src/osd/osd_types.cc), is_new_interval.
 
+use crate::ops::split_bits;
 use denc::{Decode, Encode};
 use types::map::OsdMap;
 use types::{Epoch, OsdId, PgId};
@@ -15,7 +16,8 @@ pub struct Mapping {
     pub primary: OsdId,
     pub size: u8,
     pub min_size: u8,
-    pub pg_num: u32,
+    /// How many low bits of the hash the PG's objects share: more after a split.
+    pub bits: u32,
 }
 
 impl Mapping {
@@ -30,8 +32,15 @@ impl Mapping {
             primary: m.acting_primary,
             size: pool.size,
             min_size: pool.min_size,
-            pg_num: pool.pg_num,
+            bits: split_bits(pg, pool.pg_num),
         })
+    }
+
+    /// The mapping of the PG that has what is in `pg`, or will be: itself, or as long as there are too few PGs, the one
+    /// that it is split off. `None` if there is no such pool.
+    pub fn of_ancestor(map: &OsdMap, pg: PgId) -> Option<Self> {
+        let pool = map.pool_by_id(pg.pool)?;
+        Mapping::of(map, pool.raw_pg_to_pg(pg))
     }
 
     /// True if `osd` has a part in the PG now.

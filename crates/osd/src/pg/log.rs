@@ -146,6 +146,16 @@ impl PgLog {
         Some(Trimmed { tail: before..self.tail.version, dups, earliest })
     }
 
+    /// What is left of the log for a part of the PG's objects, after a split. Entries of others stay as gaps, so that copies of
+    /// the part compare as copies of the whole did, and numbers go on as they were. Requests beyond the log do not say
+    /// which object they were about: every part remembers all of them.
+    pub fn part(&self, holds: impl Fn(&HObject) -> bool) -> PgLog {
+        let mut part = PgLog { tail: self.tail, dups: self.dups.clone(), ..PgLog::default() };
+        let entries = self.entries.iter().map(|e| if is_gap(e) || holds(&e.object) { e.clone() } else { gap(e) });
+        entries.for_each(|e| part.push(e));
+        part
+    }
+
     /// Drops what is newer than `base` and returns it, newest first.
     pub fn rewind(&mut self, base: EVersion) -> Vec<PgLogEntry> {
         let mut gone = Vec::new();
@@ -167,6 +177,25 @@ impl PgLog {
             self.by_reqid.remove(&entry.reqid);
         }
     }
+}
+
+/// In the place of an entry that went to another PG: it has its number and says nothing.
+fn gap(entry: &PgLogEntry) -> PgLogEntry {
+    PgLogEntry {
+        op: LogOp::Error,
+        object: HObject::min(),
+        version: entry.version,
+        prior_version: EVersion::default(),
+        user_version: entry.user_version,
+        reqid: ReqId::default(),
+        mtime: entry.mtime,
+        result: 0,
+        op_returns: Vec::new(),
+    }
+}
+
+fn is_gap(entry: &PgLogEntry) -> bool {
+    entry.op == LogOp::Error && entry.reqid == ReqId::default()
 }
 
 /// What objects become, absent or at a version, when a copy drops `divergent` entries (newest first) and follows new ones.
@@ -303,6 +332,31 @@ mod tests {
             ("new", None),
         ];
         assert_eq!(found, expected.into_iter().map(|(name, v)| (obj(name), v)).collect());
+    }
+
+    #[test]
+    fn a_part_of_a_log_has_the_number_of_every_entry_and_speaks_of_its_own_objects_only() {
+        let mut whole = log(&[(1, 1), (1, 2), (2, 3), (2, 4)]);
+        whole.trim_to(ev(1, 1), 4);
+        let name = |e: &PgLogEntry| e.object.name.to_string();
+        let part = whole.part(|o| o.name == "o3");
+        assert_eq!((part.tail, part.head(), part.len()), (ev(1, 1), ev(2, 4), 3));
+        assert_eq!(part.iter().map(name).collect::<Vec<_>>(), ["", "o3", ""]);
+        assert!(part.contains(ev(1, 2)) && part.contains(ev(2, 4)));
+        assert!(part.find(&entry(2, 3).reqid).is_some() && part.find(&entry(2, 4).reqid).is_none());
+        // What the whole remembered beyond its log all parts do.
+        assert!(part.find(&entry(1, 1).reqid).is_some());
+        let entries: Vec<PgLogEntry> = part.iter().cloned().collect();
+        assert_eq!(consequences(&[], &entries).len(), 1, "gaps change nothing");
+        assert_eq!(part.part(|_| false).part(|_| true).iter().map(name).collect::<Vec<_>>(), ["", "", ""]);
+    }
+
+    #[test]
+    fn parts_of_logs_part_where_the_logs_did() {
+        let (ours, theirs) = (log(&[(1, 1), (1, 2), (1, 3)]), log(&[(1, 1), (2, 2)]));
+        let part = |log: &PgLog| log.part(|o| o.name == "o3");
+        assert_eq!(part(&ours).base_for(part(&theirs).head()), Some(ev(1, 3)));
+        assert_eq!(part(&theirs).base_for(part(&ours).head()), Some(ev(1, 1)));
     }
 
     #[test]

@@ -53,7 +53,10 @@ impl Pg {
         }
         let remembered = self.log.dups.push_older(merge.dups, self.log.tail.version + 1);
         self.log.dups.put_rows(&mut txn, &remembered);
-        self.totals = merge.totals;
+        if self.totals != merge.totals {
+            self.totals = merge.totals;
+            self.put_totals(&mut txn);
+        }
         self.last_user_version = self.last_user_version.max(merge.last_user_version);
         self.put_meta(&mut txn);
         cx.submit(txn)

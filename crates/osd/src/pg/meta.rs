@@ -10,9 +10,9 @@ use crate::ops::split_bits;
 use bytes::Bytes;
 use denc::{BString, Decode, Encode};
 use std::ops::Bound;
-use store::{Transaction, TxcId};
+use store::{Op, Transaction, TxcId};
 use types::msg::internal_osd::{PeerHistory, PgTotals};
-use types::pg::PgLogDup;
+use types::pg::{PgLogDup, PgLogEntry};
 use types::{EVersion, Epoch, Errno, HObject, OsdId, PgId, ShardPgId};
 
 const META_ROW: &[u8] = b"i";
@@ -41,6 +41,7 @@ struct Meta {
     primary: OsdId,
     size: u8,
     min_size: u8,
+    /// Some number of PGs that gives this one its bits.
     pg_num: u32,
     /// Counts if the copy is not complete.
     #[denc(since = 2)]
@@ -60,7 +61,7 @@ impl Pg {
         let mut txn = Transaction::new(self.coll);
         if !self.exists_on_disk {
             self.exists_on_disk = true;
-            txn.create_coll(split_bits(self.id, self.walk.mapping.pg_num));
+            txn.create_coll(self.walk.mapping.bits);
         }
         txn
     }
@@ -84,7 +85,7 @@ impl Pg {
             primary: m.primary,
             size: m.size,
             min_size: m.min_size,
-            pg_num: m.pg_num,
+            pg_num: 1 << m.bits,
             last_backfill: self.last_backfill.clone(),
             backfilled: self.backfilled,
         };
@@ -104,7 +105,7 @@ impl Pg {
             return Ok(None);
         };
         let meta: Meta = denc::from_bytes(&raw).map_err(|_| Errno::EIO)?;
-        let mut pg = Pg::new(coll.pg, meta.walk());
+        let mut pg = Pg::new(coll.pg, meta.walk(coll.pg));
         pg.exists_on_disk = true;
         pg.last_epoch_started = meta.last_epoch_started;
         pg.history = meta.history;
@@ -160,7 +161,7 @@ impl Pg {
 }
 
 impl Meta {
-    fn walk(&self) -> Walk {
+    fn walk(&self, id: PgId) -> Walk {
         Walk {
             created: self.created,
             since: self.since,
@@ -174,7 +175,7 @@ impl Meta {
                 primary: self.primary,
                 size: self.size,
                 min_size: self.min_size,
-                pg_num: self.pg_num,
+                bits: split_bits(id, self.pg_num),
             },
         }
     }
@@ -209,6 +210,28 @@ impl Pg {
         self.log.reset(tail);
         txn.coll_rm_range(vec![log::ROW], vec![log::ROW + 1]);
         txn.coll_rm_range(vec![dups::ROW], vec![dups::ROW + 1]);
+    }
+
+    /// Writes the whole log down, with the totals in each row.
+    pub(super) fn put_log(&self, txn: &mut Transaction) {
+        let row = |entry: &PgLogEntry| {
+            let row = LogRow { entry: entry.clone(), totals: self.totals };
+            (log::row_key(entry.version.version), denc::to_bytes(&row, 0))
+        };
+        txn.ops.push(Op::CollSet { pairs: self.log.iter().map(row).collect() });
+    }
+
+    /// Writes totals down that no write brought: those in the last row of the log count.
+    pub(super) fn put_totals(&self, txn: &mut Transaction) {
+        if let Some(entry) = self.log.iter().next_back().cloned() {
+            txn.coll_set(log::row_key(entry.version.version), denc::to_bytes(&LogRow { entry, totals: self.totals }, 0));
+        }
+    }
+
+    /// Writes down what is missing.
+    pub(super) fn put_missing(&self, txn: &mut Transaction) {
+        let row = |(obj, version): (&HObject, &EVersion)| (missing_key(obj), denc::to_bytes(version, 0));
+        txn.ops.push(Op::CollSet { pairs: self.missing.iter().map(row).collect() });
     }
 
     /// Marks an object as missing, for good until it is recovered; `version` is the write it should be at.

@@ -23,6 +23,7 @@ mod peering;
 mod push;
 mod query;
 mod queue;
+mod recount;
 mod recovery;
 mod remove;
 mod repair;
@@ -30,6 +31,7 @@ mod repop;
 mod reset;
 mod scrub;
 mod slots;
+mod split;
 mod stats;
 mod watch;
 
@@ -37,8 +39,10 @@ pub(crate) use backoff::Backoffs;
 pub(crate) use interval::{Mapping, Walk};
 pub(crate) use meta::pg_of;
 pub(crate) use op::{ClientOp, OpSource};
+pub(crate) use recount::BUDGET as RECOUNT_BUDGET;
 pub(crate) use scrub::{ScrubOptions, Wanted};
 pub(crate) use slots::tell_slots;
+pub(crate) use split::advance_all;
 pub(crate) use stats::PgFigures;
 
 use crate::effects::{Cx, Durable, PgStep, ReadFor, ReadResult, ReadRoute, SessionId};
@@ -110,6 +114,7 @@ pub(crate) struct Pg {
     slots: slots::Slots,
     repairs: repair::Repairs,
     scrubs: scrub::Scrubs,
+    recounting: Option<recount::Recount>,
     /// The acting set the monitors were asked for, and when.
     acting_asked: Option<(Vec<OsdId>, types::Mono)>,
     /// Strays whose copies are to be removed when the PG is clean.
@@ -155,6 +160,7 @@ impl Pg {
             slots: slots::Slots::default(),
             repairs: repair::Repairs::default(),
             scrubs: scrub::Scrubs::default(),
+            recounting: None,
             acting_asked: None,
             strays: BTreeSet::new(),
         }
@@ -325,6 +331,7 @@ impl Pg {
         self.ask_acting_again(cx, acting::PATIENCE);
         self.recover_into_space(cx);
         self.ask_slot_again(cx);
+        self.recount(cx);
         if matches!(self.stage, Stage::Active) && self.serves() {
             self.expire_watches(cx);
             self.scrub_tick(cx);
@@ -429,6 +436,7 @@ impl Pg {
         self.copies = Copies::default();
         self.pushes = push::Pushes::default();
         self.repairs = repair::Repairs::default();
+        self.recounting = None;
         self.strays.clear();
         self.acting_asked = None;
         self.committed_to = EVersion::default();

@@ -407,7 +407,7 @@ impl Pg {
         for o in &op.msg.ops {
             let page = match o.op {
                 Op::ScrubLs => self.list_inconsistent(cx, &o.input()).map(|out| (0, out)),
-                _ => ops::list_page(cx.disk, self.coll, &self.missing, self.walk.mapping.pg_num, &op.msg, o),
+                _ => ops::list_page(cx.disk, self.coll, &self.missing, self.walk.mapping.bits, &op.msg, o),
             };
             let (rval, out) = match page {
                 Ok(page) => page,

@@ -94,6 +94,7 @@ impl Pg {
         let log_only = self.recovery.note_write(&object, write.totals.objects - self.totals.objects);
         let trim_to = self.trim_point(cx.sh.log_entries_max);
         let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &log_only, &write, trim_to));
+        self.recount_write(&object, &write.totals);
         self.totals = write.totals;
         let mut txn = self.transaction();
         write.mutation.into_transaction(&mut txn, &object);

@@ -47,6 +47,8 @@ pub struct Pending {
     pub op: MOsdOp,
     /// The primary it was last sent to, and since when that has been up.
     sent_to: (OsdId, Epoch),
+    /// What its PG's objects shared of their hashes then.
+    bits: u32,
     pub reply: Option<MOsdOpReply>,
 }
 
@@ -380,10 +382,14 @@ impl Cluster {
 
     /// Sends an operation; `step` until it is answered.
     pub fn submit(&mut self, client: u64, name: &str, flags: u32, ops: Vec<OsdOp>) -> u64 {
+        let raw = self.map.object_to_pg(&ObjectLocator::pool(POOL), name.as_bytes()).unwrap();
+        self.submit_to(raw, client, name, flags, ops)
+    }
+
+    fn submit_to(&mut self, raw: PgId, client: u64, name: &str, flags: u32, ops: Vec<OsdOp>) -> u64 {
         self.next_tid += 1;
         let tid = self.next_tid;
         let loc = ObjectLocator::pool(POOL);
-        let raw = self.map.object_to_pg(&loc, name.as_bytes()).unwrap();
         let pg = self.map.raw_pg_to_pg(raw).unwrap();
         let op = MOsdOp {
             pgid: ShardPgId::whole(pg),
@@ -402,7 +408,7 @@ impl Cluster {
             retry: -1,
             features: types::features::SUPPORTED,
         };
-        self.pending.insert(tid, Pending { tid, op, sent_to: (OsdId::NONE, Epoch(0)), reply: None });
+        self.pending.insert(tid, Pending { tid, op, sent_to: (OsdId::NONE, Epoch(0)), bits: 0, reply: None });
         self.send_op(tid);
         tid
     }
@@ -410,13 +416,16 @@ impl Cluster {
     /// Sends an operation that was answered once more, as a client does that never got the answer.
     pub fn send_again(&mut self, op: MOsdOp) -> MOsdOpReply {
         let tid = op.reqid.tid;
-        self.pending.insert(tid, Pending { tid, op, sent_to: (OsdId::NONE, Epoch(0)), reply: None });
+        self.pending.insert(tid, Pending { tid, op, sent_to: (OsdId::NONE, Epoch(0)), bits: 0, reply: None });
         self.send_op(tid);
         self.wait(tid)
     }
 
     fn send_op(&mut self, tid: u64) {
         let p = self.pending.get_mut(&tid).unwrap();
+        let raw = PgId { pool: POOL, seed: p.op.hash };
+        p.op.pgid = ShardPgId::whole(self.published_map.raw_pg_to_pg(raw).unwrap());
+        p.bits = bits(&self.published_map, p.op.pgid.pg);
         p.op.epoch = self.published_map.epoch;
         p.op.retry += 1;
         let primary = self.published_map.pg_to_up_acting(p.op.pgid.pg).acting_primary;
@@ -430,7 +439,7 @@ impl Cluster {
     /// Sends an operation that was answered once more, as a client does that never heard the answer.
     pub fn repeat(&mut self, op: &MOsdOp) -> MOsdOpReply {
         let tid = op.reqid.tid;
-        self.pending.insert(tid, Pending { tid, op: op.clone(), sent_to: (OsdId::NONE, Epoch(0)), reply: None });
+        self.pending.insert(tid, Pending { tid, op: op.clone(), sent_to: (OsdId::NONE, Epoch(0)), bits: 0, reply: None });
         self.send_op(tid);
         self.wait(tid)
     }
@@ -492,12 +501,14 @@ impl Cluster {
         }
     }
 
-    /// Clients send again what has another primary now, or the same one in another life: as stock clients do.
+    /// Clients send again what has another primary now, or the same one in another life, and what was sent to a PG that is split:
+    /// as stock clients do.
     fn resend(&mut self) {
         let map = self.published_map.clone();
         let moved = |p: &&Pending| {
             let primary = map.pg_to_up_acting(p.op.pgid.pg).acting_primary;
-            p.reply.is_none() && p.sent_to != (primary, map.info(primary).map(|i| i.up_from).unwrap_or_default())
+            let split = bits(&map, p.op.pgid.pg) != p.bits;
+            p.reply.is_none() && (split || p.sent_to != (primary, map.info(primary).map(|i| i.up_from).unwrap_or_default()))
         };
         let open: Vec<u64> = self.pending.values().filter(moved).map(|p| p.tid).collect();
         open.into_iter().for_each(|tid| self.send_op(tid));
@@ -587,9 +598,8 @@ impl Cluster {
         loop {
             let mut op = OsdOp::from(types::msg::Op::Pgnls(types::msg::osd_op::Pgls { count: 7, start_epoch: 0 }));
             op.indata = denc::to_bytes(&cursor, 0).into();
-            // Whatever the name, the PG is what counts; there is only one.
-            assert_eq!(self.pgs(), [pg]);
-            let reply = self.call("", osd_flag::READ | osd_flag::PGOP, vec![op]);
+            let tid = self.submit_to(pg, 0, "", osd_flag::READ | osd_flag::PGOP, vec![op]);
+            let reply = self.wait(tid);
             assert!(reply.result >= 0, "{}", reply.result);
             let page: Page = denc::from_bytes(&reply.ops[0].outdata.contiguous()).unwrap();
             names.extend(page.entries.into_iter().map(|(_, name, _)| name.to_string()));
@@ -622,7 +632,7 @@ impl Cluster {
     }
 
     pub fn is_clean(&self) -> bool {
-        self.net.values().all(VecDeque::is_empty) && self.pgs().iter().all(|pg| self.state(*pg) == "active+clean")
+        self.net.values().flatten().all(|(_, m)| matches!(m, Message::OsdHeartbeat(_))) && self.pgs().iter().all(|pg| self.state(*pg) == "active+clean")
     }
 
     /// The state of a PG as its primary has it.
@@ -633,6 +643,12 @@ impl Cluster {
         }
         let running = self.daemons[primary.0 as usize].running.as_ref();
         running.and_then(|(core, _)| core.pg_state(pg)).map(|s| s.to_string()).unwrap_or_else(|| "absent".into())
+    }
+
+    /// Objects and bytes of a PG as its primary has counted them.
+    pub fn totals(&self, pg: PgId) -> (i64, i64) {
+        let running = self.daemons[self.primary(pg).0 as usize].running.as_ref();
+        running.and_then(|(core, _)| core.pg_totals(pg)).unwrap_or_default()
     }
 
     /// Where an OSD's only PG stands.
@@ -650,10 +666,11 @@ impl Cluster {
             format!("\n{pg}\n{}", lines.collect::<String>())
         };
         let pgs: Vec<String> = self.pgs().iter().filter(|pg| self.state(**pg) != "active+clean").map(line).collect();
+        let mail: Vec<String> = self.net.iter().flat_map(|((from, to), q)| q.iter().map(move |(_, m)| format!("{from:?} to osd.{to}: {}", m.name()))).take(20).collect();
         let up: Vec<String> = (0..self.daemons.len() as i32)
             .map(|o| format!("osd.{o} running {} up {}", self.is_running(OsdId(o)), self.map.is_up(OsdId(o))))
             .collect();
-        format!("e{} {} | {}", self.map.epoch, up.join(", "), pgs.join(", "))
+        format!("e{} {} | {} | {}", self.map.epoch, up.join(", "), pgs.join(", "), mail.join(", "))
     }
 
     /// Every copy of every PG holds the same objects in the same versions.
@@ -679,6 +696,12 @@ impl Cluster {
             }
         }
     }
+}
+
+/// How many low bits of the hash a PG's objects share.
+fn bits(map: &OsdMap, pg: PgId) -> u32 {
+    let n = map.pools[&pg.pool].pg_num;
+    (0..32).find(|bits| (0..n).filter(|seed| *seed % (1 << bits) == pg.seed % (1 << bits)).count() == 1).unwrap_or(32)
 }
 
 fn session(n: u64) -> SessionInfo {

@@ -2,6 +2,7 @@
 
 mod harness;
 mod scrub;
+mod split;
 
 use bytes::Bytes;
 use harness::Cluster;

@@ -237,3 +237,47 @@ fn a_slow_disk_slows_commits_down_not_memory_up() {
     d.run(&mut rng);
     assert_eq!(d.committed.len(), 500);
 }
+
+#[test]
+fn a_collection_split_off_another_comes_after_what_the_other_did_to_its_objects() {
+    let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+    let whole = ShardPgId::whole(types::PgId { pool: types::PoolId(9), seed: 0 });
+    let half = ShardPgId::whole(types::PgId { pool: types::PoolId(9), seed: 1 });
+    let obj = |name: &str, hash| types::HObject { pool: types::PoolId(9), hash, name: name.into(), ..types::HObject::min() };
+    let (stays, goes) = (obj("stays", 2), obj("goes", 3));
+    let mut t = Transaction::new(whole);
+    t.create_coll(0);
+    d.commit(&mut rng, t);
+    // Data that is on its way to the device, and no turn of it: nothing of this is in the database yet.
+    let mut t = Transaction::new(whole);
+    t.write(&stays, 0, Bytes::from(vec![1u8; 1 << 20]));
+    t.write(&goes, 0, Bytes::from(vec![2u8; 1 << 20]));
+    d.submit(t).unwrap();
+    let mut t = Transaction::new(whole);
+    t.set_coll_bits(1);
+    t.on(half);
+    t.create_coll(1);
+    t.coll_set("k", "v");
+    d.submit(t).unwrap();
+    assert_eq!(d.store.list(half, &types::HObject::min(), &types::HObject::max(), 9).unwrap().0, std::slice::from_ref(&goes));
+    assert_eq!(d.store.list(whole, &types::HObject::min(), &types::HObject::max(), 9).unwrap().0, std::slice::from_ref(&stays));
+    assert_eq!(d.store.coll_get(half, b"k").unwrap().as_deref(), Some(&b"v"[..]));
+    let mut t = Transaction::new(half);
+    t.set_attr(&goes, "a", "new");
+    let last = d.submit(t).unwrap();
+    d.run(&mut rng);
+    assert!(d.committed.contains(&last));
+    assert_eq!(d.fsck().errors, []);
+    let mut d = Driver::mount(&d.disk, StoreConfig::default());
+    assert_eq!(d.store.getattr(half, &goes, b"a").as_deref(), Ok(&b"new"[..]));
+    assert_eq!((d.store.stat(half, &goes).unwrap().size, d.store.stat(whole, &stays).unwrap().size), (1 << 20, 1 << 20));
+    // What is not a split is refused.
+    let mut t = Transaction::new(whole);
+    t.on(half);
+    t.create_coll(1);
+    assert_eq!(d.submit(t), Err(Errno::EEXIST));
+    let mut t = Transaction::new(whole);
+    t.on(ShardPgId::whole(types::PgId { pool: types::PoolId(9), seed: 2 }));
+    t.coll_set("k", "v");
+    assert_eq!(d.submit(t), Err(Errno::ENOENT));
+}

@@ -137,7 +137,7 @@ impl PeerInfo {
 
 /// What an OSD knows of the PG as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 2, compat = 1)]
+#[denc(v = 3, compat = 1)]
 pub struct PeerHistory {
     pub epoch_created: Epoch,
     /// The newest interval in which every acting copy is known to have gone active.
@@ -146,6 +146,9 @@ pub struct PeerHistory {
     pub last_epoch_clean: Epoch,
     #[denc(since = 2)]
     pub scrubs: ScrubHistory,
+    /// The PG was split and has not been counted since: its totals are guesses.
+    #[denc(since = 3)]
+    pub approximate: bool,
 }
 
 /// When the copies of a PG were last compared, and what came of it.

@@ -166,7 +166,7 @@ impl Pg {
         }
         self.scrubs.wanted = None;
         let number = next_number(cx);
-        let (at, end) = pg_range(self.id, self.walk.mapping.pg_num);
+        let (at, end) = pg_range(self.id, self.walk.mapping.bits);
         let waiting_for: BTreeSet<OsdId> = self.replicas(cx.sh.whoami).collect();
         for osd in &waiting_for {
             cx.send_pg(*osd, self.id, self.round(), PgBody::ScrubReserve { scrub: number }, Durable::Now);
