@@ -233,8 +233,12 @@ impl EventLoop {
             }
             self.wake_if_due(node);
             self.settle(node, &mut inputs);
-            if heap.is_due(self.world.now.mono, self.world.sockets.traffic()) {
-                Heap::trim();
+            if heap.is_time(self.world.now.mono) {
+                self.world.sockets.give_back_unused();
+                self.devices.iter().for_each(DevEvents::give_back_unused);
+                if heap.is_due(self.world.sockets.traffic()) {
+                    Heap::trim();
+                }
             }
         }
     }

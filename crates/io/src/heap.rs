@@ -23,13 +23,19 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// Called every turn with the traffic so far; true if memory should be given back now.
-    pub fn is_due(&mut self, now: Mono, traffic: u64) -> bool {
-        if now < self.looked_at + PERIOD {
-            return false;
+    /// Called every turn; true if it is time to look for memory that can be given back.
+    pub fn is_time(&mut self, now: Mono) -> bool {
+        let is_time = now >= self.looked_at + PERIOD;
+        if is_time {
+            self.looked_at = now;
         }
+        is_time
+    }
+
+    /// Called when it is time, with the traffic so far; true if what the C library has should be given back now.
+    pub fn is_due(&mut self, traffic: u64) -> bool {
         let quiet = traffic - self.seen < QUIET_BYTES;
-        (self.looked_at, self.seen) = (now, traffic);
+        self.seen = traffic;
         if !quiet || traffic - self.trimmed < BUSY_BYTES {
             return false;
         }
@@ -54,7 +60,7 @@ mod tests {
     #[test]
     fn memory_is_given_back_once_after_a_burst_when_it_is_quiet() {
         let mut heap = Heap::default();
-        let mut at = |ms: u64, traffic| heap.is_due(Mono(ms * 1_000_000), traffic);
+        let mut at = |ms: u64, traffic| heap.is_time(Mono(ms * 1_000_000)) && heap.is_due(traffic);
         assert!(!at(1000, 20 << 20), "busy");
         assert!(!at(1500, 20 << 20), "looked at a moment ago");
         assert!(at(2500, 20 << 20));

@@ -1,8 +1,9 @@
-//! TCP connections of one event loop: nonblocking, vectored sends, one reusable read buffer.
+//! TCP connections of one event loop: nonblocking, vectored sends, one read buffer for all.
 //!
 //! Room: io.   Holds: bytes leave in the order they were queued; a socket closed by us reports nothing more.
 
-use bytes::{Buf, Bytes, BytesMut};
+use crate::block::{BufferPool, Filling};
+use bytes::{Buf, Bytes};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
 use msgr::SockId;
@@ -15,6 +16,8 @@ use std::os::fd::AsRawFd;
 const READ_CHUNK_BYTES: usize = 256 << 10;
 /// A read buffer with less room than this is replaced: smaller reads would cost more system calls than they save.
 const READ_ROOM_BYTES_MIN: usize = 16 << 10;
+/// Bytes of read buffers that are kept for reuse: about as much as comes and goes while large messages are written.
+const READ_KEPT_BYTES_MAX: usize = 32 << 20;
 /// Pieces given to one vectored send (the kernel's IOV_MAX).
 const SLICES_PER_SEND: usize = 512;
 /// Reads from one socket before the others get their turn.
@@ -48,7 +51,10 @@ pub struct Sockets {
     failed: Vec<SockId>,
     next_token: usize,
     next_accepted: u64,
-    read_buf: BytesMut,
+    /// Read buffers have memory of their own: large messages fill hundreds at a time, and the C library's heap would stay as
+    /// large, for the small things that came between them and last.
+    pool: BufferPool,
+    read_buf: Option<Filling>,
     received: u64,
     sent: u64,
 }
@@ -64,7 +70,8 @@ impl Sockets {
             failed: Vec::new(),
             next_token: first_token,
             next_accepted: 1 << 63,
-            read_buf: BytesMut::new(),
+            pool: BufferPool::keeping(READ_KEPT_BYTES_MAX),
+            read_buf: None,
             received: 0,
             sent: 0,
         }
@@ -73,6 +80,11 @@ impl Sockets {
     /// Bytes received, and handed over to be sent, since the start.
     pub fn traffic(&self) -> u64 {
         self.received + self.sent
+    }
+
+    /// Gives read buffers back that were not used since the last call.
+    pub fn give_back_unused(&self) {
+        self.pool.give_back_unused();
     }
 
     /// Takes over an accepted connection and names it.
@@ -191,7 +203,7 @@ impl Sockets {
             if !conn.connected {
                 return;
             }
-            match read_chunk(&conn.stream, &mut self.read_buf) {
+            match read_chunk(&conn.stream, &self.pool, &mut self.read_buf) {
                 Ok(Some((data, emptied))) => {
                     self.received += data.len() as u64;
                     if !conn.closing {
@@ -231,19 +243,16 @@ impl Sockets {
 
 /// Reads once into a shared buffer; `None` is the end of the stream. With the bytes: true if the kernel has no more, for
 /// it gave less than it was asked for; whatever comes later is announced anew.
-fn read_chunk(stream: &TcpStream, buf: &mut BytesMut) -> io::Result<Option<(Bytes, bool)>> {
-    if buf.capacity() < READ_ROOM_BYTES_MIN {
-        // Used again if nobody has kept a piece of it.
-        buf.reserve(READ_CHUNK_BYTES);
-    }
-    let room = buf.spare_capacity_mut();
+fn read_chunk(stream: &TcpStream, pool: &BufferPool, buf: &mut Option<Filling>) -> io::Result<Option<(Bytes, bool)>> {
+    // The full one goes first: if nobody has kept a piece of it, it is the next one.
+    buf.take_if(|b| b.room_len() < READ_ROOM_BYTES_MIN);
+    let buf = buf.get_or_insert_with(|| pool.fill(READ_CHUNK_BYTES));
+    let room = buf.room();
     // SAFETY: the kernel writes at most `room.len()` bytes into memory that is ours alone.
     let n = unsafe { libc::recv(stream.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), 0) };
     let Ok(n) = usize::try_from(n) else { return Err(io::Error::last_os_error()) };
     let emptied = n < room.len();
-    // SAFETY: so many bytes have just been written there; the buffer was empty.
-    unsafe { buf.set_len(n) };
-    Ok((n > 0).then(|| (buf.split().freeze(), emptied)))
+    Ok((n > 0).then(|| (buf.share(n), emptied)))
 }
 
 /// Sends until the queue is empty or the kernel will take no more.

@@ -1,7 +1,7 @@
-//! Page-aligned memory for direct I/O, used again when its last reader lets go.
+//! Page-aligned memory for direct I/O and for what sockets bring, used again when its last reader lets go.
 //!
-//! Why large buffers are mapped for themselves: on huge pages the kernel has two pages to find, clear and pin for a
-//! whole RBD object instead of a thousand, and memory that is not kept goes back to it at once.
+//! Why large buffers are mapped for themselves: what is not kept goes back to the kernel at once, whatever was allocated
+//! meanwhile, and on huge pages it has two pages to find, clear and pin for a whole RBD object instead of a thousand.
 
 use bytes::Bytes;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -11,13 +11,15 @@ use std::sync::{Arc, Mutex};
 const ALIGN: usize = 4096;
 /// Larger buffers are not kept. A whole RBD object fits: fresh memory of that size costs three times the copy.
 const KEPT_LEN_MAX: usize = 4 << 20;
-/// Buffers of this capacity and more are mapped, at multiples of this: the size of a huge page.
-const MAPPED_LEN_MIN: usize = 2 << 20;
-/// Bytes kept for reuse.
+/// Buffers of this capacity and more are mapped.
+const MAPPED_LEN_MIN: usize = 256 << 10;
+/// From this capacity on they lie at multiples of it: the size of a huge page.
+const HUGE_PAGE: usize = 2 << 20;
+/// Bytes kept for reuse, unless a pool is told otherwise.
 const KEPT_BYTES_MAX: usize = 16 << 20;
 
 /// Where buffers come from and go back to.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct BufferPool(Arc<Mutex<Free>>);
 
 #[derive(Default)]
@@ -25,6 +27,9 @@ struct Free {
     /// By log2 of their capacity.
     by_size: Vec<Vec<Memory>>,
     bytes: usize,
+    bytes_max: usize,
+    /// The least that `bytes` was since unused buffers were last given back.
+    unused: usize,
 }
 
 /// A buffer of `len` bytes whose address is a multiple of 4096.
@@ -60,28 +65,32 @@ impl Memory {
         }
     }
 
-    /// Anonymous memory at a multiple of a huge page. Panics if there is none, as allocating does.
+    /// Anonymous memory, if it is large on huge pages. Panics if there is none, as allocating does.
     fn map(capacity: usize) -> Self {
-        let room = capacity + MAPPED_LEN_MIN;
+        let is_huge = capacity >= HUGE_PAGE;
+        let spare = if is_huge { HUGE_PAGE } else { 0 };
+        let room = capacity + spare;
         let (protection, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         // SAFETY: new memory anywhere; nothing of ours is touched.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), room, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             handle_alloc_error(Self::layout(capacity));
         }
-        let before = (start as usize).next_multiple_of(MAPPED_LEN_MIN) - start as usize;
-        // SAFETY: `before <= MAPPED_LEN_MIN`, so that `capacity` bytes from there on, and what is unmapped around them,
+        let before = if is_huge { (start as usize).next_multiple_of(HUGE_PAGE) - start as usize } else { 0 };
+        // SAFETY: `before <= spare`, so that `capacity` bytes from there on, and what is unmapped around them,
         // lie in the mapping just made.
         unsafe {
             let at = start.cast::<u8>().add(before);
             if before > 0 {
                 libc::munmap(start, before);
             }
-            if before < MAPPED_LEN_MIN {
-                libc::munmap(at.add(capacity).cast(), MAPPED_LEN_MIN - before);
+            if before < spare {
+                libc::munmap(at.add(capacity).cast(), spare - before);
             }
-            // A wish: without huge pages it is as good as any memory.
-            libc::madvise(at.cast(), capacity, libc::MADV_HUGEPAGE);
+            if is_huge {
+                // A wish: without huge pages it is as good as any memory.
+                libc::madvise(at.cast(), capacity, libc::MADV_HUGEPAGE);
+            }
             Memory { at: NonNull::new_unchecked(at), capacity }
         }
     }
@@ -103,7 +112,18 @@ impl Drop for Memory {
     }
 }
 
+impl Default for BufferPool {
+    fn default() -> Self {
+        Self::keeping(KEPT_BYTES_MAX)
+    }
+}
+
 impl BufferPool {
+    /// A pool that keeps at most so many bytes for reuse.
+    pub fn keeping(bytes_max: usize) -> Self {
+        BufferPool(Arc::new(Mutex::new(Free { bytes_max, ..Free::default() })))
+    }
+
     /// A buffer with arbitrary content.
     pub fn get(&self, len: usize) -> Buffer {
         let mut buffer = self.promise(len);
@@ -121,6 +141,7 @@ impl BufferPool {
         let kept = free.by_size.get_mut(capacity.ilog2() as usize).and_then(Vec::pop);
         if kept.is_some() {
             free.bytes -= capacity;
+            free.unused = free.unused.min(free.bytes);
         }
         drop(free);
         kept.unwrap_or_else(|| Memory::new(capacity))
@@ -138,9 +159,23 @@ impl BufferPool {
         buffer
     }
 
+    /// Memory to be filled from its beginning.
+    pub fn fill(&self, len: usize) -> Filling {
+        Filling { buffer: Arc::new(self.get(len)), filled: 0 }
+    }
+
+    /// Gives memory back that has been kept since the last call and not been used.
+    pub fn give_back_unused(&self) {
+        let mut free = self.0.lock().expect("no holder panics");
+        let gone: Vec<Memory> = std::iter::from_fn(|| free.pop_unused()).collect();
+        free.unused = free.bytes;
+        drop(free);
+        drop(gone);
+    }
+
     fn put(&self, memory: Memory) {
         let mut free = self.0.lock().expect("no holder panics");
-        if memory.capacity > KEPT_LEN_MAX || free.bytes + memory.capacity > KEPT_BYTES_MAX {
+        if memory.capacity > KEPT_LEN_MAX || free.bytes + memory.capacity > free.bytes_max {
             return;
         }
         let class = memory.capacity.ilog2() as usize;
@@ -149,6 +184,17 @@ impl BufferPool {
         }
         free.bytes += memory.capacity;
         free.by_size[class].push(memory);
+    }
+}
+
+impl Free {
+    /// The largest kept one that is within what was not used.
+    fn pop_unused(&mut self) -> Option<Memory> {
+        let classes = self.unused.checked_ilog2().map_or(0, |class| class as usize + 1).min(self.by_size.len());
+        let memory = self.by_size[..classes].iter_mut().rev().find_map(Vec::pop)?;
+        self.bytes -= memory.capacity;
+        self.unused -= memory.capacity;
+        Some(memory)
     }
 }
 
@@ -165,10 +211,13 @@ impl Buffer {
     }
 
     /// Panics before `provide`, as everything below does.
+    fn start(&self) -> *mut u8 {
+        self.memory.as_ref().expect("memory was provided").at.as_ptr()
+    }
+
     pub fn as_mut(&mut self) -> &mut [u8] {
-        let memory = self.memory.as_mut().expect("memory was provided");
         // SAFETY: `len <= capacity`, the memory is initialised, and `&mut self` makes the access exclusive.
-        unsafe { std::slice::from_raw_parts_mut(memory.at.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts_mut(self.start(), self.len) }
     }
 
     /// Shares it; the memory goes back to the pool with the last handle.
@@ -179,9 +228,8 @@ impl Buffer {
 
 impl AsRef<[u8]> for Buffer {
     fn as_ref(&self) -> &[u8] {
-        let memory = self.memory.as_ref().expect("memory was provided");
         // SAFETY: `len <= capacity`, and the memory is initialised.
-        unsafe { std::slice::from_raw_parts(memory.at.as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.start(), self.len) }
     }
 }
 
@@ -190,6 +238,47 @@ impl Drop for Buffer {
         if let Some(memory) = self.memory.take() {
             self.pool.put(memory);
         }
+    }
+}
+
+/// A buffer that is filled from its beginning. What is filled is shared; what follows is still ours to write to.
+pub(crate) struct Filling {
+    buffer: Arc<Buffer>,
+    filled: usize,
+}
+
+/// A filled part of a buffer.
+struct Piece {
+    buffer: Arc<Buffer>,
+    from: usize,
+    len: usize,
+}
+
+impl Filling {
+    /// Bytes that are not filled.
+    pub fn room_len(&self) -> usize {
+        self.buffer.len - self.filled
+    }
+
+    /// What is not filled; its content is arbitrary.
+    pub fn room(&mut self) -> &mut [u8] {
+        // SAFETY: within the memory, which is initialised; pieces end at `filled`, and nobody else writes.
+        unsafe { std::slice::from_raw_parts_mut(self.buffer.start().add(self.filled), self.room_len()) }
+    }
+
+    /// Shares the next `len` bytes. Panics if there is no room for so many.
+    pub fn share(&mut self, len: usize) -> Bytes {
+        assert!(len <= self.room_len(), "filled {len} bytes where {} had room", self.room_len());
+        let piece = Piece { buffer: self.buffer.clone(), from: self.filled, len };
+        self.filled += len;
+        Bytes::from_owner(piece)
+    }
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        // SAFETY: it was filled before this piece was made, and `Filling` does not lend it out again.
+        unsafe { std::slice::from_raw_parts(self.buffer.start().add(self.from), self.len) }
     }
 }
 
@@ -215,11 +304,43 @@ mod tests {
         let pool = BufferPool::default();
         let mut all: Vec<Buffer> = (0..6).map(|_| pool.get(KEPT_LEN_MAX)).collect();
         for buffer in &mut all {
-            assert_eq!(buffer.as_mut().as_ptr() as usize % MAPPED_LEN_MIN, 0);
+            assert_eq!(buffer.as_mut().as_ptr() as usize % HUGE_PAGE, 0);
             buffer.as_mut().fill(7);
         }
         drop(all);
         assert_eq!(pool.0.lock().unwrap().bytes, KEPT_BYTES_MAX);
         assert!(pool.get(KEPT_LEN_MAX + 1).as_mut().iter().all(|b| *b == 0), "more than is kept is fresh");
+    }
+
+    #[test]
+    fn what_is_filled_is_shared_while_the_rest_is_written() {
+        let pool = BufferPool::default();
+        let mut filling = pool.fill(MAPPED_LEN_MIN);
+        let at = filling.room().as_ptr();
+        filling.room()[..3].copy_from_slice(b"abc");
+        let first = filling.share(3);
+        filling.room()[..2].copy_from_slice(b"de");
+        let (second, none) = (filling.share(2), filling.share(0));
+        assert_eq!((&first[..], &second[1..], none.len(), filling.room_len()), (&b"abc"[..], &b"e"[..], 0, MAPPED_LEN_MIN - 5));
+        drop((filling, first, none));
+        assert_eq!(pool.0.lock().unwrap().bytes, 0, "a piece of it is still read");
+        drop(second);
+        assert_eq!(pool.fill(MAPPED_LEN_MIN).room().as_ptr(), at);
+    }
+
+    #[test]
+    fn what_nobody_needed_for_a_period_is_given_back() {
+        let pool = BufferPool::default();
+        let kept = || pool.0.lock().unwrap().bytes;
+        let three = || (0..3).map(|_| pool.get(MAPPED_LEN_MIN)).collect::<Vec<_>>();
+        drop((three(), pool.get(ALIGN)));
+        pool.give_back_unused();
+        assert_eq!(kept(), 3 * MAPPED_LEN_MIN + ALIGN, "it came in this period");
+        drop((pool.get(MAPPED_LEN_MIN), pool.get(ALIGN)));
+        pool.give_back_unused();
+        assert_eq!(kept(), MAPPED_LEN_MIN + ALIGN, "one of each size was used");
+        pool.give_back_unused();
+        pool.give_back_unused();
+        assert_eq!(kept(), 0);
     }
 }

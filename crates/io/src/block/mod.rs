@@ -8,7 +8,7 @@ mod ring;
 mod threads;
 
 use crate::patience::until_free;
-pub(crate) use buffer::BufferPool;
+pub(crate) use buffer::{BufferPool, Filling};
 use bytes::Bytes;
 use ring::Ring;
 use std::fs::{File, OpenOptions};
@@ -108,6 +108,7 @@ pub struct FileDev {
 pub struct DevEvents {
     engine: Arc<Mutex<Engine>>,
     wake: Arc<OwnedFd>,
+    pool: BufferPool,
 }
 
 /// Creates a file of `size` bytes that takes space as it is written. Fails if it exists.
@@ -147,8 +148,9 @@ pub fn open(path: &Path, backend: Backend) -> Result<(FileDev, DevEvents), OpenE
     };
     let engine = Arc::new(Mutex::new(engine));
     let sparse = !is_disk && meta.blocks() * 512 < size;
-    let dev = FileDev { file, size, rotational, direct, sparse, pool: BufferPool::default(), engine: engine.clone() };
-    Ok((dev, DevEvents { engine, wake }))
+    let pool = BufferPool::default();
+    let dev = FileDev { file, size, rotational, direct, sparse, pool: pool.clone(), engine: engine.clone() };
+    Ok((dev, DevEvents { engine, wake, pool }))
 }
 
 /// With O_DIRECT where the file system has it.
@@ -285,6 +287,11 @@ impl DevEvents {
             Engine::Ring(ring) => ring.take(out),
             Engine::Threads(threads) => threads.take(out),
         }
+    }
+
+    /// Gives memory back that no request has used since the last call.
+    pub fn give_back_unused(&self) {
+        self.pool.give_back_unused();
     }
 
     /// Makes the descriptor unreadable again, for whoever waits by level and not by edge: call before `take`.
