@@ -259,6 +259,9 @@ impl EventLoop {
                 Token(t) if t >= ADMIN_CLIENT_BASE => self.read_admin(Token(t), node),
                 _ => self.world.sockets.ready(event, &mut inputs),
             }
+            // No input is younger than what its handler takes for now: a process that was stopped may wake here, with a lease
+            // that is over and a question that came meanwhile.
+            self.world.now = self.world.clock.now();
             for input in inputs.drain(..) {
                 node.handle(&mut self.world, input_of(input));
             }

@@ -117,6 +117,7 @@ impl<K: Kv> Mon<K> {
         let map = &state.osdmap.map;
         if map.is_up(osd) && map.addrs(osd) == Some(&request.addrs) && self.may_go_down(osd) {
             self.mark_down(now, osd, format!("osd.{osd} marked itself down"));
+            self.note_dead(osd);
             self.publish_osdmap(now);
         }
         if request.ack_wanted {
@@ -141,6 +142,7 @@ impl<K: Kv> Mon<K> {
             }
             FailureKind::Refused if self.may_go_down(target) => {
                 self.mark_down(now, target, format!("osd.{target} failed (connection refused reported by osd.{reporter})"));
+                self.note_dead(target);
             }
             FailureKind::Silent | FailureKind::Refused => {
                 let silent = Duration::from_millis(report.failed_for_ms);
@@ -208,6 +210,14 @@ impl<K: Kv> Mon<K> {
         inc.new_xinfo.insert(osd, xinfo);
         self.osds.down_since.remove(&osd);
         self.log(now, CLUSTER, LogPrio::INFO, format!("Marking osd.{osd} out (has been down for {} seconds)", waited.as_secs()));
+    }
+
+    /// Whoever goes down in the next epoch is known to answer nobody any more: others need not wait for its leases.
+    fn note_dead(&mut self, osd: OsdId) {
+        let Some(state) = self.state.as_mut() else { return };
+        let mut xinfo = state.osdmap.pending_xinfo(osd);
+        xinfo.dead_epoch = state.osdmap.map.epoch.next();
+        state.osdmap.change().new_xinfo.insert(osd, xinfo);
     }
 
     pub(crate) fn mark_down(&mut self, now: Now, osd: OsdId, why: String) {

@@ -45,6 +45,16 @@ pub enum Input {
     Stop,
 }
 
+impl Input {
+    /// The connection it is about.
+    pub fn sock(&self) -> Option<SockId> {
+        match self {
+            Input::Accepted { sock, .. } | Input::Connected { sock, .. } | Input::Bytes { sock, .. } | Input::Closed { sock, .. } => Some(*sock),
+            Input::Io { .. } | Input::Admin { .. } | Input::Wake | Input::Stop => None,
+        }
+    }
+}
+
 /// A daemon as the event loop sees it.
 pub trait Node<W: World> {
     /// Handles one input to its end: every action it causes has been given to `world` on return.

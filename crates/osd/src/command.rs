@@ -18,6 +18,7 @@ use admin::option::{ConfigValues, Source};
 use admin::{Args, Command, CommandError, CommandTable, Format};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use types::msg::internal::ConfigInForce;
 use types::{EntityKind, EntityName, Errno, Now};
 
@@ -50,6 +51,17 @@ impl Commands {
     /// False if a stopping OSD is to end without waiting for the map to say so (`osd_fast_shutdown`).
     pub fn says_that_it_stops(&self) -> bool {
         !self.config.bool("osd_fast_shutdown") || self.config.bool("osd_fast_shutdown_notify_mon")
+    }
+
+    /// `osd_heartbeat_grace`.
+    pub fn grace(&self) -> Duration {
+        Duration::from_secs(self.config.u64("osd_heartbeat_grace").max(1))
+    }
+
+    /// How long others promise to start nothing without us (`osd_pool_default_read_lease_ratio` of the grace): whoever is
+    /// silent has lost that before it is called down.
+    pub fn lease(&self) -> Duration {
+        self.grace().mul_f64(self.config.f64("osd_pool_default_read_lease_ratio").clamp(0.01, 1.0))
     }
 
     /// `osd_max_backfills`.
@@ -105,11 +117,12 @@ impl Osd {
         let c = &self.commands.config;
         self.sh.scan_min = c.u64("osd_backfill_scan_min").max(1) as usize;
         self.sh.scan_max = (c.u64("osd_backfill_scan_max") as usize).max(self.sh.scan_min);
-        self.heartbeats.grace = std::time::Duration::from_secs(c.u64("osd_heartbeat_grace").max(1));
-        self.heartbeats.interval = std::time::Duration::from_secs(c.u64("osd_heartbeat_interval").max(1));
+        self.heartbeats.grace = self.commands.grace();
+        self.sh.leases.lasts = self.commands.lease();
+        self.heartbeats.interval = Duration::from_secs(c.u64("osd_heartbeat_interval").max(1));
         self.heartbeats.peers_min = c.u64("osd_heartbeat_min_peers") as usize;
         self.heartbeats.level = c.str("mon_osd_reporter_subtree_level");
-        let period = std::time::Duration::from_secs(c.u64("osd_max_markdown_period"));
+        let period = Duration::from_secs(c.u64("osd_max_markdown_period"));
         self.clock.markdowns.limit = Some((c.u64("osd_max_markdown_count") as usize, period));
         let (c, l) = (&self.commands.config, &mut self.sh.limits);
         l.object_size_max = c.u64("osd_max_object_size");

@@ -158,6 +158,7 @@ pub(crate) struct Shared {
     /// Objects that may still be counted in this turn of housekeeping.
     pub recount_budget: usize,
     pub spaces: crate::space::Spaces,
+    pub leases: crate::lease::Leases,
     /// Our own disk as it was a moment ago.
     pub own_space: std::cell::Cell<Option<(Mono, DiskSpace)>>,
     /// Who may recover as the primary, and who as a copy (`osd_max_backfills` each).

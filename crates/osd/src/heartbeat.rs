@@ -1,4 +1,4 @@
-//! Signs of life between OSDs, and reports about those that give none.
+//! Signs of life between OSDs, and reports about those that give none; with each a promise is asked for (`lease`).
 //!
 //! Holds: whoever shares a PG with us is asked; a silent one is reported after the grace, once per pause, until the map says
 //! it is down or it answers.
@@ -7,14 +7,14 @@
 //! Upstream: OSD::heartbeat, maybe_update_heartbeat_peers (src/osd/OSD.cc); osd_heartbeat_interval, osd_heartbeat_grace,
 //! osd_heartbeat_min_peers.
 
-use crate::effects::{Cx, Durable, Peer, Shared};
+use crate::effects::{Cx, Durable, Peer};
 use crate::pg::Pg;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::map::OsdMap;
 use types::msg::internal::{FailureKind, OsdFailure};
 use types::msg::internal_osd::OsdHeartbeat;
-use types::{AddrVec, Epoch, Mono, Now, OsdId, PgId};
+use types::{AddrVec, Epoch, Mono, OsdId, PgId};
 
 /// Between two reports about the same OSD.
 const REPORT_PAUSE: Duration = Duration::from_secs(5);
@@ -44,6 +44,7 @@ struct PeerHealth {
     reported: Option<Mono>,
     /// The last round trip, in microseconds.
     rtt_us: u32,
+    asked: bool,
 }
 
 impl Default for Heartbeats {
@@ -62,8 +63,9 @@ impl Default for Heartbeats {
 
 impl Heartbeats {
     /// Peers follow the map: whoever shares a PG with us, and some others.
-    pub fn handle_map(&mut self, now: Now, sh: &Shared, pgs: &BTreeMap<PgId, Pg>) {
+    pub fn handle_map(&mut self, cx: &mut Cx<'_>, pgs: &BTreeMap<PgId, Pg>) {
         let mut peers = BTreeMap::new();
+        let sh = &*cx.sh;
         if sh.booted {
             let members = pgs.values().map(|pg| &pg.walk.mapping).filter(|m| m.involves(sh.whoami));
             let shared: BTreeSet<OsdId> = members.flat_map(|m| m.up.iter().chain(&m.acting)).copied().collect();
@@ -75,12 +77,14 @@ impl Heartbeats {
                 let up_from = sh.map.info(*osd).map(|i| i.up_from).unwrap_or_default();
                 let health = match self.peers.remove(osd) {
                     Some(known) if known.up_from == up_from => known,
-                    _ => PeerHealth { up_from, heard: now.mono, reported: None, rtt_us: 0 },
+                    _ => PeerHealth { up_from, heard: cx.now.mono, reported: None, rtt_us: 0, asked: false },
                 };
                 peers.insert(*osd, health);
             }
         }
         self.peers = peers;
+        // Without their promises clients would wait for the next turn.
+        self.ask(cx, |peer| !peer.asked);
     }
 
     /// A question, or the answer to ours.
@@ -90,9 +94,16 @@ impl Heartbeats {
             self.behind.push((m.osd, m.epoch));
         }
         if !m.is_reply {
-            let me = cx.sh.whoami;
-            let reply = OsdHeartbeat { osd: me, epoch: cx.sh.map.epoch, is_reply: true, space: cx.own_space(), ..m };
+            let (me, lasts) = (cx.sh.whoami, Duration::from_millis(m.lease_ms.into()));
+            // Out of the map our word is worth nothing: after a crash we may know less of it than we once did.
+            let given = if cx.sh.booted { cx.sh.leases.give(cx.now.mono, m.osd, lasts) } else { Duration::ZERO };
+            let lease_ms = given.as_millis() as u32;
+            let reply = OsdHeartbeat { osd: me, epoch: cx.sh.map.epoch, is_reply: true, space: cx.own_space(), lease_ms, ..m };
             return cx.send(Peer::Osd(m.osd), 0, reply, Durable::Now);
+        }
+        if m.lease_ms > 0 {
+            let until = Mono(m.mono_ns) + Duration::from_millis(m.lease_ms.into());
+            cx.sh.leases.hold(m.osd, m.epoch, cx.sh.map.epoch, until);
         }
         let Some(peer) = self.peers.get_mut(&m.osd) else { return };
         peer.heard = cx.now.mono;
@@ -127,13 +138,18 @@ impl Heartbeats {
                 report(cx, *osd, FailureKind::Silent, silent);
             }
         }
-        // A shorter interval counts at once.
-        if cx.now.mono < self.asked + self.interval {
-            return;
+        // A shorter interval counts at once. One lost question must not cost a lease.
+        let interval = self.interval.min(cx.sh.leases.lasts / 2);
+        if std::mem::take(&mut cx.sh.leases.wanted) || cx.now.mono >= self.asked + interval {
+            self.asked = cx.now.mono;
+            self.ask(cx, |_| true);
         }
-        self.asked = cx.now.mono;
-        let space = cx.own_space();
-        for osd in self.peers.keys() {
+    }
+
+    fn ask(&mut self, cx: &mut Cx<'_>, which: impl Fn(&PeerHealth) -> bool) {
+        let (space, lease_ms) = (cx.own_space(), cx.sh.leases.lasts.as_millis() as u32);
+        for (osd, peer) in self.peers.iter_mut().filter(|(_, peer)| which(peer)) {
+            peer.asked = true;
             let ask = OsdHeartbeat {
                 osd: cx.sh.whoami,
                 epoch: cx.sh.map.epoch,
@@ -141,6 +157,7 @@ impl Heartbeats {
                 stamp: cx.now.wall,
                 mono_ns: cx.now.mono.0,
                 space,
+                lease_ms,
             };
             cx.send(Peer::Osd(*osd), 0, ask, Durable::Now);
         }

@@ -14,6 +14,7 @@ pub mod disk;
 mod effects;
 mod heartbeat;
 pub mod keep;
+mod lease;
 mod maps;
 pub mod mutation;
 pub mod object;

@@ -6,6 +6,7 @@
 use crate::disk::Disk;
 use crate::effects::{Cx, Durable, Effect, Peer, PgStep, SessionId, Shared, TxcRoute};
 use crate::heartbeat::Heartbeats;
+use crate::lease::Leases;
 use crate::maps::Maps;
 use crate::ops::{self, Fetched, Limits};
 use crate::perf::Perf;
@@ -113,6 +114,7 @@ impl Osd {
             recovery_freed: false,
             recount_budget: 0,
             spaces: Default::default(),
+            leases: Leases::new(commands.lease()),
             own_space: Default::default(),
             local_slots: Reserver::new(commands.max_backfills()),
             remote_slots: Reserver::new(commands.max_backfills()),
@@ -146,6 +148,7 @@ impl Osd {
 
     /// Begins: asks for maps from where ours end.
     pub fn start(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        self.sh.leases.start(now.mono);
         if !disk.collections().iter().any(|(c, _)| *c == META_COLL) {
             let mut txn = Transaction::new(META_COLL);
             txn.create_coll(0);
@@ -299,6 +302,10 @@ impl Osd {
                 }
             }
         }
+        if std::mem::take(&mut self.sh.leases.renewed) {
+            let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
+            self.pgs.values_mut().for_each(|pg| pg.handle_leases(&mut cx));
+        }
         loop {
             let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
             while crate::pg::tell_slots(&mut cx, &mut self.pgs) {}
@@ -373,6 +380,7 @@ impl Osd {
         self.sh.perf.maps(taken.len() as u64);
         self.sh.map = self.maps.newest.clone();
         self.sh.spaces.handle_map(&self.sh.map);
+        self.sh.leases.handle_map(self.sh.map.epoch);
         let was_booted = self.sh.booted;
         self.sh.booted = self.map_knows_us();
         let since: BTreeMap<PgId, Epoch> = self.pgs.iter().map(|(id, pg)| (*id, pg.walk.since)).collect();
@@ -391,7 +399,7 @@ impl Osd {
         self.create_pgs(now, disk, &taken, fx);
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         cx.submit(txn);
-        self.heartbeats.handle_map(now, &self.sh, &self.pgs);
+        self.heartbeats.handle_map(&mut cx, &self.pgs);
         if was_booted && !self.sh.booted {
             self.handle_marked_down(now, fx);
         }

@@ -119,6 +119,7 @@ impl Osd {
         if !self.sh.booted {
             return true;
         }
+        self.sh.leases.stop();
         let (osd, addrs, epoch) = (self.config.whoami, self.config.addrs.clone(), self.maps.epoch());
         let msg = OsdMarkMeDown { osd, addrs, epoch, ack_wanted: true };
         fx.push(Effect::Send { to: Peer::Mon, tid: 0, msg: msg.into() });

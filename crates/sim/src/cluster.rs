@@ -170,11 +170,15 @@ impl Cluster {
         self.add_program("reader", move |_, handle, clock| vec![read_everything(POOL.into(), model.clone(), handle, clock)]);
     }
 
-    /// Adds and starts a program whose tasks race with those of others for a few objects; what they saw is noted.
+    /// Adds and starts a program whose tasks race with those of others for a few objects, and one that only reads them; what they
+    /// saw is noted.
     pub fn add_sharer(&mut self, number: usize, tasks: usize, history: &Rc<RefCell<History>>) {
         let (model, history, time) = (self.model.clone(), history.clone(), self.sim.time());
         self.add_program(&format!("sharer-{number}"), move |seed, handle, clock| {
-            (0..tasks).map(|n| history::share(number * 10 + n, seed, &model, &history, &handle, &clock, &time)).collect()
+            let mut tasks: Vec<Task> =
+                (0..tasks).map(|n| history::share(number * 10 + n, seed, &model, &history, &handle, &clock, &time)).collect();
+            tasks.push(history::watch(number * 10 + 9, seed, &model, &history, &handle, &clock, &time));
+            tasks
         });
     }
 

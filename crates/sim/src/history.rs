@@ -17,6 +17,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 use types::Errno;
 use types::msg::osd_op::Extent;
@@ -26,6 +27,8 @@ use types::msg::{Op, OsdOp};
 const OBJECTS: u64 = 2;
 const PERIOD_NS: u64 = 20_000_000_000;
 const TOKEN: usize = 16;
+/// Who only reads waits so long for an answer.
+const READ_PATIENCE: Duration = Duration::from_secs(2);
 /// `-(MAX_ERRNO + position)`: contents differ there.
 const MAX_ERRNO: i32 = 4095;
 
@@ -91,6 +94,61 @@ pub(crate) fn share(
         }
         sharer.model.borrow_mut().finished += 1;
     })
+}
+
+/// A task that reads what others race for, until the model says stop, and waits for no read for long: an OSD that none of the others
+/// reaches may have an old answer, while most give none.
+pub(crate) fn watch(
+    client: usize,
+    seed: u64,
+    model: &Rc<RefCell<Model>>,
+    history: &Rc<RefCell<History>>,
+    handle: &Handle,
+    clock: &Clock,
+    time: &Arc<AtomicU64>,
+) -> Pin<Box<dyn Future<Output = ()>>> {
+    let (handle, clock, time) = (handle.clone(), clock.clone(), time.clone());
+    let (model, history) = (model.clone(), history.clone());
+    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ (client as u64 + 177));
+    Box::pin(async move {
+        let pool = await_pool(POOL, &handle, &clock).await;
+        let mut reads: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
+        while !model.borrow().stop {
+            let (pool, clock_of_read, time, history) = (pool.clone(), clock.clone(), time.clone(), history.clone());
+            let call = time.load(Ordering::Relaxed);
+            let object = format!("shared.{}.{}", call / PERIOD_NS, rng.random_range(0..OBJECTS));
+            reads.push(Box::pin(async move {
+                let read = pool.read(object.as_bytes(), 0, 0);
+                let Some(result) = unless(clock_of_read.sleep(READ_PATIENCE), read).await else { return };
+                let (result, value) = match &result {
+                    Ok(data) => ("ok", Some(String::from_utf8_lossy(data))),
+                    Err(Errno::ENOENT) => ("absent", None),
+                    Err(_) => return,
+                };
+                let mut history = history.borrow_mut();
+                let n = history.begin(json!({"object": object, "client": client, "op": "read", "call": call}));
+                history.end(n, time.load(Ordering::Relaxed), result, value.as_deref());
+            }));
+            let pause = rng.random_range(0..500);
+            let all = std::future::poll_fn(|cx| {
+                reads.retain_mut(|read| read.as_mut().poll(cx).is_pending());
+                Poll::<()>::Pending
+            });
+            unless(clock.sleep(Duration::from_millis(pause)), all).await;
+        }
+        model.borrow_mut().finished += 1;
+    })
+}
+
+/// What comes of `work`; nothing if `end` comes first.
+async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut end, mut work) = (std::pin::pin!(end), std::pin::pin!(work));
+    std::future::poll_fn(|cx| match (work.as_mut().poll(cx), end.as_mut().poll(cx)) {
+        (Poll::Ready(value), _) => Poll::Ready(Some(value)),
+        (_, Poll::Ready(())) => Poll::Ready(None),
+        _ => Poll::Pending,
+    })
+    .await
 }
 
 struct Sharer {

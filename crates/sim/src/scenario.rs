@@ -14,7 +14,7 @@ const SECOND: u64 = 1_000 * MS;
 /// PGs are split until there are so many.
 const PGS_MAX: u32 = 24;
 
-/// What may go wrong. Numbers of hosts count OSDs first, then the first monitors.
+/// What may go wrong. Numbers of hosts count OSDs first, then the first monitors, then clients.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
     /// A process is killed, or its machine loses power; it starts again afterwards.
@@ -26,6 +26,8 @@ pub enum Fault {
     Partition { a: usize, b: usize },
     /// `to` hears nothing of `from`.
     OneWay { from: usize, to: usize },
+    /// An OSD and a client hear each other and no other daemon.
+    CutOff { osd: usize, client: usize },
     /// A process stands still.
     Pause { host: usize },
     /// Every packet takes so many times as long.
@@ -64,6 +66,7 @@ impl Fault {
             Fault::Cut { .. } => "connections cut",
             Fault::Partition { .. } => "partition",
             Fault::OneWay { .. } => "one-way partition",
+            Fault::CutOff { .. } => "OSD and client cut off",
             Fault::Pause { .. } => "pause",
             Fault::SlowNet { .. } => "slow network",
             Fault::SlowDisk { .. } => "slow disk",
@@ -128,15 +131,17 @@ impl Scenario {
         };
         let pause_ms_max = if fills { 50 } else if slow { 100 } else { 500 };
         let work = Workload { pool: POOL.into(), tasks: 3, objects_per_task, ops_per_task: 1000, bytes_max, pause_ms_max, full_try: fills };
-        let faults = faults(rng, &plan, beyond);
-        Scenario { seed, plan, tunables, work, writers: 2, sharers: if fills { 0 } else { 2 }, beyond, faults }
+        let (writers, sharers) = (2, if fills { 0 } else { 2 });
+        let faults = faults(rng, &plan, writers + sharers, beyond);
+        Scenario { seed, plan, tunables, work, writers, sharers, beyond, faults }
     }
 
     /// Name of a host by the number that faults have for it.
     pub fn host(&self, n: usize) -> String {
         match n.checked_sub(self.plan.osds) {
             None => format!("osd.{n}"),
-            Some(mon) => format!("mon.{}", char::from(b'a' + mon as u8)),
+            Some(mon) if mon < self.plan.mons => format!("mon.{}", char::from(b'a' + mon as u8)),
+            Some(client) => format!("client {}", client - self.plan.mons),
         }
     }
 }
@@ -171,9 +176,10 @@ fn plan(rng: &mut ChaCha8Rng, fills: bool) -> Plan {
 }
 
 /// Which kinds there are is drawn first: runs of a few kinds go deeper than runs of all.
-fn faults(rng: &mut ChaCha8Rng, plan: &Plan, beyond: bool) -> Vec<Planned> {
-    let everyone = plan.osds + plan.mons;
-    let kinds: Vec<usize> = (0..12).filter(|_| rng.random_ratio(1, 2)).collect();
+fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Vec<Planned> {
+    let daemons = plan.osds + plan.mons;
+    let everyone = daemons + clients;
+    let kinds: Vec<usize> = (0..13).filter(|_| rng.random_ratio(1, 2)).collect();
     let kinds = if kinds.is_empty() { vec![0, 4] } else { kinds };
     let peace = rng.random_ratio(1, 2);
     let mut peaceful = 0;
@@ -181,8 +187,9 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, beyond: bool) -> Vec<Planned> {
     let count = rng.random_range(4..24);
     let mut out: Vec<Planned> = Vec::new();
     for _ in 0..count {
-        let host = rng.random_range(0..everyone);
-        let other = (host + rng.random_range(1..everyone)) % everyone;
+        let host = rng.random_range(0..daemons);
+        let any = rng.random_range(0..everyone);
+        let other = (any + rng.random_range(1..everyone)) % everyone;
         let osd = rng.random_range(0..plan.osds);
         let fault = match kinds.choose(rng).copied().unwrap_or_default() {
             _ if beyond && rng.random_ratio(1, 3) => match rng.random() {
@@ -200,14 +207,15 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, beyond: bool) -> Vec<Planned> {
             0 => Fault::Crash { host, power: true },
             1 => Fault::Crash { host, power: false },
             2 => Fault::Cut { one_in: rng.random_range(1..5) },
-            3 => Fault::Partition { a: host, b: other },
-            4 => Fault::OneWay { from: host, to: other },
-            5 => Fault::Pause { host },
+            3 => Fault::Partition { a: any, b: other },
+            4 => Fault::OneWay { from: any, to: other },
+            5 => Fault::Pause { host: any },
             6 => Fault::SlowNet { factor: rng.random_range(2..200) },
             7 => Fault::SlowDisk { host, factor: rng.random_range(2..300) },
             8 => Fault::DiskError { host, io: [MemIo::Write(0), MemIo::DevFlush, MemIo::KvFlush][rng.random_range(0..3)] },
             9 => Fault::Clock { host, by_s: rng.random_range(-3600..3600) },
             10 => Fault::Operator { command: operator(rng, osd) },
+            11 => Fault::CutOff { osd, client: rng.random_range(daemons..everyone) },
             _ => {
                 (pgs, pgps) = more_pgs(rng, pgs, pgps);
                 Fault::PgNum { pg_num: pgs, pgp_num: pgps }
@@ -264,6 +272,6 @@ mod tests {
     fn a_seed_gives_one_scenario_and_seeds_give_all_kinds_of_faults() {
         assert_eq!(Scenario::of_seed(7).faults, Scenario::of_seed(7).faults);
         let kinds: std::collections::BTreeSet<_> = (0..200).flat_map(|s| Scenario::of_seed(s).faults).map(|f| f.fault.kind()).collect();
-        assert_eq!(kinds.len(), 21, "{kinds:?}");
+        assert_eq!(kinds.len(), 22, "{kinds:?}");
     }
 }

@@ -339,7 +339,7 @@ impl Sim {
         (host.awake, host.busy_until) = (false, ns + busy);
         host.world.now = host.now(ns);
         let Some(mut node) = host.node.take() else { return };
-        for input in std::mem::take(&mut host.inbox) {
+        for input in in_any_order(std::mem::take(&mut host.inbox), &mut self.rng) {
             note(&mut self.log, ns, &host.name, &input);
             node.handle(&mut host.world, input);
         }
@@ -517,6 +517,19 @@ impl Sim {
             }
         }
     }
+}
+
+/// What waits for a process, as it may come upon it: each connection in its own order, but one before another at will. A process
+/// that stood still finds a client's question before the map that it should have answered it by.
+fn in_any_order(mut inbox: Vec<Input>, rng: &mut ChaCha8Rng) -> Vec<Input> {
+    if inbox.len() > 1 {
+        let mut ranks: BTreeMap<Option<SockId>, u32> = BTreeMap::new();
+        for input in &inbox {
+            ranks.entry(input.sock()).or_insert_with(|| rng.random());
+        }
+        inbox.sort_by_key(|input| ranks.get(&input.sock()).copied());
+    }
+    inbox
 }
 
 /// Notes what a process is about to hear.

@@ -49,6 +49,7 @@ pub struct Trial {
     kinds: BTreeMap<&'static str, u64>,
     latency: (std::ops::Range<u64>, std::ops::Range<u64>),
     hosts: Vec<HostId>,
+    clients: Vec<HostId>,
     meddled: bool,
     /// Monitors that the map should have in the end.
     mons: usize,
@@ -66,6 +67,7 @@ impl Trial {
         Trial {
             latency: (net.latency_ns.clone(), net.delay_ns.clone()),
             hosts: cluster.osds.iter().chain(&cluster.mons).copied().collect(),
+            clients: Vec::new(),
             mons: scenario.plan.mons,
             history: Rc::default(),
             ends: BTreeMap::new(),
@@ -126,7 +128,10 @@ impl Trial {
         for n in 0..self.scenario.sharers {
             self.cluster.add_sharer(n, tasks, &self.history);
         }
-        1 + self.scenario.writers * self.scenario.work.tasks + self.scenario.sharers * tasks
+        let clients = self.scenario.writers + self.scenario.sharers;
+        let programs = &self.cluster.programs;
+        self.clients = programs[programs.len() - clients..].to_vec();
+        1 + self.scenario.writers * self.scenario.work.tasks + self.scenario.sharers * (tasks + 1)
     }
 
     fn fault(&mut self, what: &str) {
@@ -171,7 +176,8 @@ impl Trial {
     /// Begins a fault; true if it has an end.
     fn begin(&mut self, planned: &Planned) -> bool {
         let (until, sim) = (self.cluster.sim.now_ns() + planned.lasts, &mut self.cluster.sim);
-        let host = |n: &usize| self.hosts[*n];
+        let (hosts, clients) = (&self.hosts, &self.clients);
+        let host = |n: &usize| hosts.get(*n).copied().unwrap_or_else(|| clients[*n - hosts.len()]);
         match &planned.fault {
             Fault::Crash { host: n, power } => {
                 let host = host(n);
@@ -193,6 +199,13 @@ impl Trial {
             }
             Fault::Partition { a, b } => sim.partition(host(a), host(b)),
             Fault::OneWay { from, to } => sim.silence(host(from), host(to)),
+            Fault::CutOff { osd, client } => {
+                let (osd, client) = (host(osd), host(client));
+                for other in hosts.iter().filter(|h| **h != osd) {
+                    sim.partition(osd, *other);
+                    sim.partition(client, *other);
+                }
+            }
             Fault::Pause { host: n } => {
                 sim.pause(host(n), until);
                 return false;
@@ -251,7 +264,8 @@ impl Trial {
 
     fn end(&mut self, fault: Fault) {
         self.say(|| format!("ends: {fault:?}"));
-        let host = |n: usize| self.hosts[n];
+        let (hosts, clients) = (self.hosts.clone(), self.clients.clone());
+        let host = |n: usize| hosts.get(n).copied().unwrap_or_else(|| clients[n - hosts.len()]);
         match fault {
             Fault::Crash { host: n, .. } => self.start(host(n)),
             Fault::Room => self.down.clone().into_iter().for_each(|host| self.start(host)),
@@ -260,6 +274,15 @@ impl Trial {
                 self.cluster.sim.rejoin(host(b), host(a));
             }
             Fault::OneWay { from, to } => self.cluster.sim.rejoin(host(from), host(to)),
+            Fault::CutOff { osd, client } => {
+                let (osd, client, sim) = (host(osd), host(client), &mut self.cluster.sim);
+                for other in hosts.iter().filter(|h| **h != osd) {
+                    for cut in [osd, client] {
+                        sim.rejoin(cut, *other);
+                        sim.rejoin(*other, cut);
+                    }
+                }
+            }
             Fault::SlowNet { .. } => self.slow_net(1),
             Fault::SlowDisk { host: n, .. } => self.cluster.sim.slow_disk(host(n), 1),
             // Whoever ended of it is started again; whoever met none is, too, and meets none later.

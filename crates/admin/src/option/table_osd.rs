@@ -22,7 +22,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("osd_pool_default_flag_nosizechange", Bool, Advanced, "false", "new pools keep their size").of(&["mon"]).runtime().effective(),
     opt("osd_pool_default_erasure_code_profile", Str, Advanced, "plugin=jerasure technique=reed_sol_van k=2 m=2", "profile of a new erasure-coded pool without one").of(&["mon"]).runtime(),
     opt("osd_pool_default_ec_fast_read", Bool, Advanced, "false", "read all shards and take the fastest").of(&["mon"]).runtime(),
-    opt("osd_pool_default_read_lease_ratio", Float, Dev, "0.8", "how long a primary may serve reads unheard, by the grace").runtime(),
+    opt("osd_pool_default_read_lease_ratio", Float, Dev, "0.8", "how long a primary may serve reads unheard, by the grace").range("0.01", "1").runtime().effective(),
     opt("osd_pool_erasure_code_stripe_unit", Size, Advanced, "4096", "bytes of a shard in a stripe").of(&["mon"]).runtime(),
     opt("osd_crush_chooseleaf_type", Int, Dev, "1", "CRUSH type over which a new cluster spreads copies").flags(&["cluster_create"]).effective(),
     opt("osd_crush_update_on_start", Bool, Advanced, "true", "an OSD takes its place in the CRUSH map when it boots").runtime().effective(),

@@ -15,12 +15,12 @@ use types::msg::internal_osd::{PeerHistory, PgBody, Round};
 impl Pg {
     pub(super) fn wait_up_thru(&mut self, cx: &mut Cx<'_>) {
         match self.up_thru_ok(cx) {
-            true => self.activate(cx),
+            true => self.wait_unread(cx),
             false => self.ask_up_thru(cx),
         }
     }
 
-    fn activate(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn activate(&mut self, cx: &mut Cx<'_>) {
         let replicas = self.replicas(cx.sh.whoami).collect();
         let Stage::Peering(p) = &mut self.stage else { return };
         p.step = Step::Activating { waiting_for: replicas, local: false };

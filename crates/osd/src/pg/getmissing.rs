@@ -91,7 +91,7 @@ impl Pg {
     /// Sends a copy what it lacks of the log; all of it if the logs do not meet, and a backfill begins.
     fn send_merge(&self, cx: &mut Cx<'_>, osd: OsdId) {
         let info = self.peering().and_then(|p| p.infos.get(&osd)).cloned().unwrap_or_default();
-        let mine = self.info();
+        let mine = self.info(cx);
         let merge = match self.log.base_for(info.last_update) {
             Some(base) => Merge { base, dups: self.log.dups.before(info.remembers_from), ..log_merge(&mine, self.log.after(base)) },
             None => Merge { reset: true, dups: self.log.dups.before(u64::MAX), ..log_merge(&mine, self.log.after(self.log.tail)) },

@@ -23,6 +23,7 @@ mod peering;
 mod push;
 mod query;
 mod queue;
+mod readable;
 mod recount;
 mod recovery;
 mod remove;
@@ -106,6 +107,8 @@ pub(crate) struct Pg {
     repops: RepOps,
     /// Operations that wait for the PG to become active.
     pub waiting: VecDeque<ClientOp>,
+    /// They wait because a lease is over.
+    laggy: bool,
     pub backoffs: Backoffs,
     watches: Watches,
     copies: Copies,
@@ -152,6 +155,7 @@ impl Pg {
             running: BTreeMap::new(),
             repops: RepOps::default(),
             waiting: VecDeque::new(),
+            laggy: false,
             backoffs: Backoffs::default(),
             watches: Watches::default(),
             copies: Copies::default(),
@@ -232,7 +236,7 @@ impl Pg {
     /// Describes our copy when that is durable: others will take over a log that we are the only one to have, and look
     /// for its objects here.
     fn send_info(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round) {
-        let info = PgBody::Info(self.info());
+        let info = PgBody::Info(self.info(cx));
         let not_before = match self.stage {
             Stage::Removing => Durable::Now,
             _ => Durable::After(self.store_meta(cx)),
@@ -332,6 +336,7 @@ impl Pg {
         self.recover_into_space(cx);
         self.ask_slot_again(cx);
         self.recount(cx);
+        self.wait_unread_again(cx);
         if matches!(self.stage, Stage::Active) && self.serves() {
             self.expire_watches(cx);
             self.scrub_tick(cx);
@@ -348,7 +353,7 @@ impl Pg {
     }
 
     /// What peers are told of this copy.
-    pub fn info(&self) -> PeerInfo {
+    pub fn info(&self, cx: &Cx<'_>) -> PeerInfo {
         PeerInfo {
             exists: true,
             last_update: self.log.head(),
@@ -361,6 +366,7 @@ impl Pg {
             last_user_version: self.last_user_version,
             totals: self.totals,
             remembers_from: self.log.remembers_from(),
+            promised: self.promised(cx),
         }
     }
 
@@ -416,6 +422,7 @@ impl Pg {
     /// from the log. When another is primary they do, as soon as they have the map.
     fn drop_interval_state(&mut self, cx: &mut Cx<'_>) {
         self.backoffs.release_all(cx, self.coll);
+        self.laggy = false;
         self.drop_scrub(cx);
         let running = std::mem::take(&mut self.running).into_values().map(|r| r.op);
         let queued = std::mem::take(&mut self.queue).into_ops();

@@ -100,7 +100,10 @@ impl Pg {
             return;
         }
         match &self.stage {
-            Stage::Active if self.serves() => self.start_op(cx, op),
+            Stage::Active if self.serves() => {
+                self.waiting.push_back(op);
+                self.start_waiting(cx);
+            }
             Stage::Active => self.back_off(cx, op),
             Stage::Peering(p) if p.is_stuck() => self.back_off(cx, op),
             Stage::Removing => {}
@@ -109,8 +112,13 @@ impl Pg {
         self.pump(cx);
     }
 
-    /// Everything that waited for the PG.
+    /// Everything that waited for the PG, if it may be read.
     pub(super) fn start_waiting(&mut self, cx: &mut Cx<'_>) {
+        self.laggy = !self.waiting.is_empty() && !self.is_readable(cx);
+        if self.laggy {
+            cx.sh.leases.wanted = true;
+            return;
+        }
         for op in std::mem::take(&mut self.waiting) {
             self.start_op(cx, op);
         }
@@ -125,6 +133,14 @@ impl Pg {
             return self.send_reply(cx, reply);
         }
         self.queue.arrive(op);
+    }
+
+    /// Leases were renewed.
+    pub fn handle_leases(&mut self, cx: &mut Cx<'_>) {
+        if self.laggy {
+            self.start_waiting(cx);
+            self.pump(cx);
+        }
     }
 
     /// Runs what may run. Whoever changes the queue calls this at its end.

@@ -11,10 +11,11 @@ use super::interval::Interval;
 use super::{Pg, Stage, acting};
 use crate::effects::{Cx, Durable, Peer};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use types::map::OsdMap;
 use types::msg::internal::OsdAlive;
 use types::msg::internal_osd::{PeerInfo, PgBody, Round};
-use types::{EVersion, Epoch, OsdId};
+use types::{EVersion, Epoch, Mono, OsdId};
 
 /// What peering waits for.
 #[derive(Debug)]
@@ -35,6 +36,8 @@ pub(crate) enum Step {
     MergePeers(BTreeSet<OsdId>),
     /// The map has to say that we were alive in this interval, so that nobody later overlooks it.
     WaitUpThru,
+    /// The primary of an earlier interval may not know that it is over, and be read until then.
+    WaitUnread { until: Mono },
     /// Every acting copy notes on its disk that the PG goes active.
     Activating { waiting_for: BTreeSet<OsdId>, local: bool },
 }
@@ -44,6 +47,9 @@ pub(crate) enum Step {
 pub(crate) struct Peering {
     pub step: Step,
     pub infos: BTreeMap<OsdId, PeerInfo>,
+    /// Until when, by what the first has promised, the second may be read.
+    pub promises: BTreeMap<(OsdId, OsdId), Mono>,
+    pub began: Mono,
     /// Who was asked; if one of them goes or one more comes, it starts over.
     asked: BTreeSet<OsdId>,
     /// The holder of the authoritative copy.
@@ -51,6 +57,13 @@ pub(crate) struct Peering {
 }
 
 impl Peering {
+    /// A copy's description is here.
+    fn note(&mut self, now: Mono, from: OsdId, info: PeerInfo) {
+        let promised = info.promised.iter().map(|(osd, ms)| ((from, *osd), now + Duration::from_millis((*ms).into())));
+        self.promises.extend(promised);
+        self.infos.insert(from, info);
+    }
+
     /// True if nothing here will go on before the map changes.
     pub fn is_stuck(&self) -> bool {
         matches!(self.step, Step::Down { .. } | Step::Incomplete)
@@ -88,9 +101,12 @@ impl Pg {
         for osd in &asked {
             cx.send_pg(*osd, self.id, self.round(), PgBody::Query, Durable::Now);
         }
-        let infos = BTreeMap::from([(me, self.info())]);
+        let info = self.info(cx);
         let step = Step::GetInfo { waiting_for: asked.clone() };
-        self.stage = Stage::Peering(Box::new(Peering { step, infos, asked, auth: me }));
+        let (infos, promises, began) = (BTreeMap::new(), BTreeMap::new(), cx.now.mono);
+        let mut peering = Peering { step, infos, promises, began, asked, auth: me };
+        peering.note(began, me, info);
+        self.stage = Stage::Peering(Box::new(peering));
         self.infos_complete(cx);
     }
 
@@ -104,7 +120,7 @@ impl Pg {
     }
 
     /// Past intervals that may hold writes, as long as nothing newer went active everywhere.
-    fn rw_intervals(&self, started: Epoch) -> impl Iterator<Item = &Interval> {
+    pub(super) fn rw_intervals(&self, started: Epoch) -> impl Iterator<Item = &Interval> {
         self.walk.past.iter().filter(move |i| i.maybe_rw && i.last >= started)
     }
 
@@ -118,7 +134,7 @@ impl Pg {
         if (unsettled && (gone || probe != p.asked)) || p.is_stuck() && (lost || any_lost_changed(old, &cx.sh.map)) {
             self.pushes = Default::default();
             self.start_peering(cx);
-        } else if matches!(p.step, Step::WaitUpThru) {
+        } else if matches!(p.step, Step::WaitUpThru | Step::WaitUnread { .. }) {
             self.wait_up_thru(cx);
         }
         self.pump(cx);
@@ -142,7 +158,7 @@ impl Pg {
             return;
         }
         waiting_for.remove(&from);
-        p.infos.insert(from, info);
+        p.note(cx.now.mono, from, info);
         self.infos_complete(cx);
     }
 
@@ -221,7 +237,7 @@ impl Pg {
     pub(super) fn send_log(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, since: EVersion) {
         let base = self.log.base_for(since).unwrap_or(self.log.tail);
         let dups = self.log.dups.before(u64::MAX);
-        let body = PgBody::Log { info: self.info(), base, entries: self.log.after(base), dups };
+        let body = PgBody::Log { info: self.info(cx), base, entries: self.log.after(base), dups };
         cx.send_pg(to, self.id, round, body, Durable::Now);
     }
 

@@ -63,6 +63,7 @@ impl Pg {
                 Step::Down { .. } => PgState::DOWN,
                 Step::Incomplete => PgState::INCOMPLETE,
                 Step::Activating { .. } => PgState::ACTIVATING,
+                Step::WaitUnread { .. } => PgState::PEERING | PgState::WAIT,
                 _ => PgState::PEERING,
             },
             Stage::Follower { .. } | Stage::Removing => PgState::UNKNOWN,
@@ -78,6 +79,9 @@ impl Pg {
         }
         if m.up != m.acting {
             state |= PgState::REMAPPED;
+        }
+        if self.laggy {
+            state |= PgState::LAGGY;
         }
         if matches!(self.stage, Stage::Active | Stage::Peering(_)) {
             state |= self.scrub_state() | self.forced_state();

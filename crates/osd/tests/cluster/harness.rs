@@ -40,6 +40,8 @@ struct Daemon {
     /// Counts boots: each has addresses of its own.
     boots: u32,
     reads_to_fail: u32,
+    /// Only clients reach it.
+    cut_off: bool,
 }
 
 pub struct Pending {
@@ -49,6 +51,8 @@ pub struct Pending {
     sent_to: (OsdId, Epoch),
     /// What its PG's objects shared of their hashes then.
     bits: u32,
+    /// Its client hears of no newer map.
+    stale: bool,
     pub reply: Option<MOsdOpReply>,
 }
 
@@ -99,7 +103,7 @@ impl Cluster {
         map.pool_name.insert(POOL, "p".into());
         map.pool_max = 1;
         let daemons = (0..osds)
-            .map(|_| Daemon { disk: MemDisk::new(64 << 20), running: None, boots: 0, reads_to_fail: 0 })
+            .map(|_| Daemon { disk: MemDisk::new(64 << 20), running: None, boots: 0, reads_to_fail: 0, cut_off: false })
             .collect();
         let mut c = Cluster {
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -204,6 +208,22 @@ impl Cluster {
         self.net.retain(|(from, to), _| *from != Peer::Osd(osd) && *to != osd);
         // Its peers' connections are refused.
         self.mark_down(osd);
+        self.map.osd_xinfo[osd.0 as usize].dead_epoch = self.map.epoch.next();
+    }
+
+    /// From now on monitors and OSDs hear nothing of it, nor it of them; what is said arrives later.
+    pub fn cut_off(&mut self, osd: OsdId) {
+        self.daemons[osd.0 as usize].cut_off = true;
+    }
+
+    pub fn rejoin(&mut self, osd: OsdId) {
+        self.daemons[osd.0 as usize].cut_off = false;
+    }
+
+    /// An operator marks a running OSD down.
+    pub fn call_down(&mut self, osd: OsdId) {
+        self.mark_down(osd);
+        self.publish();
     }
 
     /// An OSD that is not running gets an empty disk.
@@ -353,6 +373,7 @@ impl Cluster {
                         self.net.entry((Peer::Osd(from), to)).or_default().push_back((tid, msg));
                     }
                 }
+                Effect::Send { to: Peer::Mon, .. } if self.daemons[from.0 as usize].cut_off => {}
                 Effect::Send { to: Peer::Mon, msg, .. } => self.at_mon(msg),
                 Effect::Send { to: Peer::Session(s), tid, msg } => self.at_client(s, tid, msg),
                 Effect::Send { to: Peer::Mgr, .. } => {}
@@ -408,15 +429,26 @@ impl Cluster {
             retry: -1,
             features: types::features::SUPPORTED,
         };
-        self.pending.insert(tid, Pending { tid, op, sent_to: (OsdId::NONE, Epoch(0)), bits: 0, reply: None });
+        self.pending.insert(tid, Pending { tid, op, sent_to: (OsdId::NONE, Epoch(0)), bits: 0, stale: false, reply: None });
         self.send_op(tid);
+        tid
+    }
+
+    /// Reads an object whole, from an OSD that was the primary in that epoch, by a client that knows no newer map.
+    pub fn read_stale(&mut self, osd: OsdId, epoch: Epoch, name: &str) -> u64 {
+        let tid = self.submit(1, name, osd_flag::READ, vec![OsdOp::read(0, 0)]);
+        self.net.iter_mut().filter(|((from, _), _)| matches!(from, Peer::Session(_))).for_each(|(_, q)| q.retain(|(t, _)| *t != tid));
+        let p = self.pending.get_mut(&tid).unwrap();
+        (p.stale, p.op.epoch) = (true, epoch);
+        let op = p.op.clone();
+        self.net.entry((Peer::Session(SessionId(1)), osd)).or_default().push_back((tid, op.into()));
         tid
     }
 
     /// Sends an operation that was answered once more, as a client does that never got the answer.
     pub fn send_again(&mut self, op: MOsdOp) -> MOsdOpReply {
         let tid = op.reqid.tid;
-        self.pending.insert(tid, Pending { tid, op, sent_to: (OsdId::NONE, Epoch(0)), bits: 0, reply: None });
+        self.pending.insert(tid, Pending { tid, op, sent_to: (OsdId::NONE, Epoch(0)), bits: 0, stale: false, reply: None });
         self.send_op(tid);
         self.wait(tid)
     }
@@ -439,7 +471,7 @@ impl Cluster {
     /// Sends an operation that was answered once more, as a client does that never heard the answer.
     pub fn repeat(&mut self, op: &MOsdOp) -> MOsdOpReply {
         let tid = op.reqid.tid;
-        self.pending.insert(tid, Pending { tid, op: op.clone(), sent_to: (OsdId::NONE, Epoch(0)), bits: 0, reply: None });
+        self.pending.insert(tid, Pending { tid, op: op.clone(), sent_to: (OsdId::NONE, Epoch(0)), bits: 0, stale: false, reply: None });
         self.send_op(tid);
         self.wait(tid)
     }
@@ -481,7 +513,13 @@ impl Cluster {
 
     /// One thing happens, chosen by the seed.
     pub fn step(&mut self) {
-        let ready: Vec<(Peer, OsdId)> = self.net.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| *k).collect();
+        let cut_off = |osd: &OsdId| self.daemons[osd.0 as usize].cut_off;
+        let parted = |(from, to): &(Peer, OsdId)| match from {
+            Peer::Osd(from) => cut_off(from) || cut_off(to),
+            Peer::Session(_) => false,
+            Peer::Mon | Peer::Mgr => cut_off(to),
+        };
+        let ready: Vec<(Peer, OsdId)> = self.net.iter().filter(|(k, q)| !q.is_empty() && !parted(k)).map(|(k, _)| *k).collect();
         let disks: Vec<OsdId> = (0..self.daemons.len() as i32)
             .map(OsdId)
             .filter(|o| self.is_running(*o) && !self.daemons[o.0 as usize].disk.pending().is_empty())
@@ -508,7 +546,7 @@ impl Cluster {
         let moved = |p: &&Pending| {
             let primary = map.pg_to_up_acting(p.op.pgid.pg).acting_primary;
             let split = bits(&map, p.op.pgid.pg) != p.bits;
-            p.reply.is_none() && (split || p.sent_to != (primary, map.info(primary).map(|i| i.up_from).unwrap_or_default()))
+            p.reply.is_none() && !p.stale && (split || p.sent_to != (primary, map.info(primary).map(|i| i.up_from).unwrap_or_default()))
         };
         let open: Vec<u64> = self.pending.values().filter(moved).map(|p| p.tid).collect();
         open.into_iter().for_each(|tid| self.send_op(tid));

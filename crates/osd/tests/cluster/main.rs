@@ -1,6 +1,7 @@
 //! Several OSD cores together: replication, peering and recovery under crashes, with every choice made by a seed.
 
 mod harness;
+mod leases;
 mod scrub;
 mod split;
 

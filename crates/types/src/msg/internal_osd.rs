@@ -43,7 +43,7 @@ message! {
 }
 message! {
     /// Everything else OSDs have to say about a PG.
-    PgMessage = 0x7102, v 4, c 4, p 127 {
+    PgMessage = 0x7102, v 5, c 5, p 127 {
         pgid: PgId,
         /// The sender's map.
         epoch: Epoch,
@@ -54,7 +54,7 @@ message! {
 }
 message! {
     /// Are you there? Yes.
-    OsdHeartbeat = 0x7103, v 2, c 2, p 196 {
+    OsdHeartbeat = 0x7103, v 3, c 3, p 196 {
         osd: OsdId,
         epoch: Epoch,
         is_reply: bool,
@@ -64,6 +64,9 @@ message! {
         mono_ns: u64,
         /// The sender's disk.
         space: DiskSpace,
+        /// How long the asker may count on nothing being started without it, from when it asked, in milliseconds: what it asks
+        /// for, what it gets.
+        lease_ms: u32,
     }
 }
 message! {
@@ -105,7 +108,7 @@ pub struct PgTotals {
 
 /// What an OSD says of its copy of a PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 3, compat = 3)]
+#[denc(v = 4, compat = 4)]
 pub struct PeerInfo {
     /// False: it holds nothing of this PG, the rest is blank.
     pub exists: bool,
@@ -125,6 +128,8 @@ pub struct PeerInfo {
     pub totals: PgTotals,
     /// Number of the oldest write whose request it knows, by its log or beyond it.
     pub remembers_from: u64,
+    /// How long others that once acted may still be read by what the sender has promised them, in milliseconds.
+    pub promised: Vec<(OsdId, u32)>,
 }
 
 impl PeerInfo {
