@@ -111,6 +111,22 @@ fn a_larger_unit_than_the_limit_counts_too() {
 }
 
 #[test]
+fn a_death_that_is_certain_is_noted() {
+    let mut lab = lab(5, &[]);
+    refuse(&mut lab, 0, 3);
+    let stops = types::msg::internal::OsdMarkMeDown { osd: OsdId(4), addrs: addrs(6816, 1), epoch: Epoch(3), ack_wanted: false };
+    lab.say(SessionId(104), stops);
+    lab.pass(Duration::from_secs(1));
+    miss_by_two(&mut lab, 2, 21);
+    let info = |lab: &mut Lab, osd: usize| lab.json(json!({"prefix": "osd dump"}))["osds"][osd].clone();
+    for osd in [3, 4] {
+        let (dead, down_at) = (xinfo(&mut lab, osd)["dead_epoch"].clone(), info(&mut lab, osd)["down_at"].clone());
+        assert!(dead.as_u64() > Some(0) && dead == down_at, "osd.{osd}: {dead} {down_at}");
+    }
+    assert_eq!((info(&mut lab, 2)["up"].clone(), xinfo(&mut lab, 2)["dead_epoch"].clone()), (json!(0), json!(0)), "one that is silent may be alive");
+}
+
+#[test]
 fn an_osd_that_was_only_slow_is_waited_for_longer() {
     let mut lab = lab(3, &[]);
     miss_by_two(&mut lab, 2, 21);
