@@ -177,7 +177,7 @@ impl Trial {
     fn begin(&mut self, planned: &Planned) -> bool {
         let (until, sim) = (self.cluster.sim.now_ns() + planned.lasts, &mut self.cluster.sim);
         let (hosts, clients) = (&self.hosts, &self.clients);
-        let host = |n: &usize| hosts.get(*n).copied().unwrap_or_else(|| clients[*n - hosts.len()]);
+        let host = |n: &usize| host_of(hosts, clients, *n);
         match &planned.fault {
             Fault::Crash { host: n, power } => {
                 let host = host(n);
@@ -265,7 +265,7 @@ impl Trial {
     fn end(&mut self, fault: Fault) {
         self.say(|| format!("ends: {fault:?}"));
         let (hosts, clients) = (self.hosts.clone(), self.clients.clone());
-        let host = |n: usize| hosts.get(n).copied().unwrap_or_else(|| clients[n - hosts.len()]);
+        let host = |n: usize| host_of(&hosts, &clients, n);
         match fault {
             Fault::Crash { host: n, .. } => self.start(host(n)),
             Fault::Room => self.down.clone().into_iter().for_each(|host| self.start(host)),
@@ -405,4 +405,9 @@ impl Trial {
         let tasks = usize::MAX;
         self.cluster.run_until_finished(tasks, Duration::from_secs(120));
     }
+}
+
+/// Who has that number. A run with fewer clients than were drawn has others in their place.
+fn host_of(daemons: &[HostId], clients: &[HostId], n: usize) -> HostId {
+    daemons.get(n).copied().unwrap_or_else(|| clients[(n - daemons.len()) % clients.len()])
 }
