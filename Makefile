@@ -9,7 +9,7 @@ export CC := ccache cc
 export CXX := ccache c++
 DIR ?= run
 CARGO ?= cargo
-BIN := $(CARGO_TARGET_DIR)/release/cuttlebone
+BIN := $(CARGO_TARGET_DIR)/dist/cuttlebone
 
 .PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery chaos chaos-short linearizability sim sim-short
 
@@ -23,7 +23,7 @@ deps:
 	@scripts/install-deps
 
 build: deps
-	$(CARGO) build --release -p cuttlebone
+	$(CARGO) build --profile dist -p cuttlebone
 
 lint: deps
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
