@@ -4,9 +4,9 @@ get their turn: by stock `ceph`.
 
     force.py -c DIR/ceph.conf --bin BINARY
 """
-import argparse, os, signal, subprocess
+import os, signal, subprocess
 import rados
-from harness import Client, check, equal, match, until
+from harness import Client, arguments, check, equal, match, until
 
 POOL, MOVED = "forced", "forced-backfill"
 
@@ -81,10 +81,7 @@ def backfill_out_of_turn(f):
     f.reads_back(MOVED, 3000, b"moved")
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("-c", dest="conf", required=True)
-    ap.add_argument("--bin", required=True)
-    a = ap.parse_args()
+    a = arguments(__doc__).parse_args()
     client = Client(a.conf)
     f = Force(client, os.path.dirname(os.path.realpath(a.conf)), a.bin)
     client.ceph("osd", "pool", "create", POOL, "8", "8")

@@ -5,9 +5,9 @@ its quota, and gets a larger one.
 
     full.py -c DIR/ceph.conf --bin BINARY       (OSDs of 512 MiB)
 """
-import argparse, os, random, signal, subprocess, time
+import os, random, signal, subprocess, time
 import rados
-from harness import Client, Failed, check, equal, match, until
+from harness import Client, Failed, arguments, check, equal, match, until
 
 POOL, MOVED, QUOTA = "full", "moved", "quota"
 FULL_TRY, FULL_FORCE = 64, 128  # LIBRADOS_OPERATION_...
@@ -201,10 +201,7 @@ def is_emptied(f):
     f.reads_back()
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("-c", dest="conf", required=True)
-    ap.add_argument("--bin", required=True)
-    a = ap.parse_args()
+    a = arguments(__doc__).parse_args()
     client = Client(a.conf)
     f = Full(client, os.path.dirname(os.path.realpath(a.conf)), a.bin)
     client.ceph("osd", "pool", "create", POOL, "16")

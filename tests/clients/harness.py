@@ -1,5 +1,5 @@
 """What every client test needs: a stock client (this machine's, or one in another root directory) and checks on it."""
-import json, os, re, shutil, subprocess, sys, time
+import argparse, json, os, re, shutil, subprocess, sys, time
 
 class Failed(Exception):
     pass
@@ -74,6 +74,14 @@ class Client:
 
     def close(self):
         shutil.rmtree(self.work, ignore_errors=True)
+
+def arguments(doc, bin=True):
+    """The options of every script that is given a running cluster; each adds its own."""
+    ap = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("-c", dest="conf", required=True)
+    if bin:
+        ap.add_argument("--bin", required=True)
+    return ap
 
 def check(condition, what):
     if not condition:

@@ -4,8 +4,9 @@ tenth of a second. No HEALTH_OK comes before every placement group is active and
 
     health_after_crash.py -c DIR/ceph.conf --bin BINARY
 """
-import argparse, json, os, signal, subprocess, sys, threading, time
+import json, os, signal, subprocess, sys, threading, time
 import rados
+from harness import arguments
 from stock_cluster import read_pids
 
 PGS = 32
@@ -52,9 +53,7 @@ def served(conf, names):
     return done
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("-c", dest="conf", required=True)
-    ap.add_argument("--bin", required=True)
+    ap = arguments(__doc__)
     ap.add_argument("--rounds", type=int, default=3)
     a = ap.parse_args()
     directory = os.path.dirname(os.path.realpath(a.conf))

@@ -4,8 +4,9 @@ compares every file's checksum.
 
     kill_all.py -c DIR/ceph.conf --bin BINARY [--tree /usr/lib] [--gib 1.0]
 """
-import argparse, hashlib, os, signal, subprocess, sys, time
+import hashlib, os, signal, subprocess, sys, time
 import rados
+from harness import arguments
 
 def files(tree, limit):
     """Regular files of the tree in a fixed order until `limit` bytes; then the big directories next to it."""
@@ -52,9 +53,7 @@ def pids(directory):
     return out
 
 def main():
-    ap = argparse.ArgumentParser()
-    ap.add_argument("-c", dest="conf", required=True)
-    ap.add_argument("--bin", required=True)
+    ap = arguments(__doc__)
     ap.add_argument("--tree", default="/usr/lib")
     ap.add_argument("--gib", type=float, default=1.0)
     ap.add_argument("--small", type=int, default=1500, help="at most so many files one by one with `rados put`; the rest through the bindings")

@@ -5,9 +5,9 @@ both pause is measured. Health names who is missing; started again, all three ag
 
     kill_leader.py -c DIR/ceph.conf --bin BINARY [--rounds 3]
 """
-import argparse, json, os, signal, subprocess, sys, threading, time
+import json, os, signal, subprocess, sys, threading, time
 import rados
-from harness import Client, check, equal, match, until
+from harness import Client, arguments, check, equal, match, until
 from kill_one import bench, clean, finish
 from stock_cluster import read_pids
 
@@ -53,9 +53,7 @@ def command(cluster, n):
         raise RuntimeError("%r was set, %r is read" % (value, out))
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("-c", dest="conf", required=True)
-    ap.add_argument("--bin", required=True)
+    ap = arguments(__doc__)
     ap.add_argument("--rounds", type=int, default=3)
     a = ap.parse_args()
     directory = os.path.dirname(os.path.realpath(a.conf))

@@ -4,8 +4,8 @@ afterwards the stock `rados bench` reads every object back and finds in it what 
 
     kill_one.py -c DIR/ceph.conf --bin BINARY [--rounds 2]
 """
-import argparse, os, re, signal, subprocess, sys, time
-from harness import Client, check, until
+import os, re, signal, subprocess, sys, time
+from harness import Client, arguments, check, until
 from stock_cluster import read_pids
 
 def bench(conf, *args):
@@ -24,9 +24,7 @@ def clean(client):
     return True
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("-c", dest="conf", required=True)
-    ap.add_argument("--bin", required=True)
+    ap = arguments(__doc__)
     ap.add_argument("--rounds", type=int, default=2)
     a = ap.parse_args()
     directory = os.path.dirname(os.path.realpath(a.conf))

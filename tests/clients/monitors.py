@@ -5,8 +5,8 @@ hundreds of changes. No write and no command fails, removed monitors end by them
 
     monitors.py -c DIR/ceph.conf --bin BINARY
 """
-import argparse, os, shutil, signal, subprocess, sys, time
-from harness import Client, check, equal, match, until
+import os, shutil, signal, subprocess, sys, time
+from harness import Client, arguments, check, equal, match, until
 from kill_leader import Worker, command
 from kill_one import clean
 from stock_cluster import read_pids
@@ -24,10 +24,7 @@ def alive(pid):
         return False
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("-c", dest="conf", required=True)
-    ap.add_argument("--bin", required=True)
-    a = ap.parse_args()
+    a = arguments(__doc__).parse_args()
     directory = os.path.dirname(os.path.realpath(a.conf))
     client = Client(a.conf)
     quorum = lambda: client.json("quorum_status")["quorum_names"]

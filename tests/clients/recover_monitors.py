@@ -5,17 +5,14 @@ values, writes go on, and the cluster is healthy. Then the same without any keyr
 
     recover_monitors.py -c DIR/ceph.conf --bin BINARY
 """
-import argparse, glob, os, shutil, signal, subprocess, time
+import glob, os, shutil, signal, subprocess, time
 import rados
-from harness import Client, check, equal, match, until
+from harness import Client, arguments, check, equal, match, until
 from kill_one import clean
 from stock_cluster import read_pids
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("-c", dest="conf", required=True)
-    ap.add_argument("--bin", required=True)
-    a = ap.parse_args()
+    a = arguments(__doc__).parse_args()
     directory = os.path.dirname(os.path.realpath(a.conf))
     client = Client(a.conf)
     def run(*argv, fails=False):

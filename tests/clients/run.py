@@ -3,13 +3,12 @@
 
     run.py -c DIR/ceph.conf [--root DIR] [--only NAME]...     DIR: a root directory with another generation's clients
 """
-import argparse, sys
+import sys
 import harness
 import ceph_commands, rados_commands
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("-c", dest="conf", required=True)
+    ap = harness.arguments(__doc__, bin=False)
     ap.add_argument("--root")
     ap.add_argument("--only", action="append")
     a = ap.parse_args()

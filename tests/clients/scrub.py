@@ -5,8 +5,8 @@ mends it.
 
     scrub.py -c DIR/ceph.conf
 """
-import argparse, json, mmap, os, sys
-from harness import Client, check, equal, has_keys, match, until
+import json, mmap, os, sys
+from harness import Client, arguments, check, equal, has_keys, match, until
 
 POOL = "scrub"
 SIZE = 256 << 10
@@ -37,9 +37,7 @@ def scrubbed(client, pg, command, text):
     return until(over, "the end of the %s" % command, 120)
 
 def main():
-    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("-c", dest="conf", required=True)
-    a = ap.parse_args()
+    a = arguments(__doc__, bin=False).parse_args()
     directory = os.path.dirname(os.path.realpath(a.conf))
     client = Client(a.conf)
     client.ceph("osd", "pool", "create", POOL, "1", "1")

@@ -32,6 +32,10 @@ pub fn run<D: Daemon>(called: &str, kind: EntityKind, args: &[String]) -> Result
         return Ok(ExitCode::SUCCESS);
     }
     let Some(id) = &flags.id else { bail!("which one? Give -i ID (ceph-mon -i a, ceph-osd -i 0)") };
+    if flags.foreground && !flags.mkfs {
+        // Before anything is read or said: this program begins anew.
+        tune_allocator();
+    }
     let keyring = flags.keyring.iter().map(|path| ("keyring".to_owned(), path.display().to_string()));
     let overrides: Vec<(String, String)> = flags.overrides.iter().cloned().chain(keyring).collect();
     let config = DaemonConfig::load(kind, id, flags.conf.as_deref(), &overrides)?;
@@ -49,7 +53,6 @@ pub fn run<D: Daemon>(called: &str, kind: EntityKind, args: &[String]) -> Result
         spawn_daemon(argv0, &args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    tune_allocator();
     let log = start_log(&config, &flags)?;
     tracing::info!("{} starts: {}, process {}", config.name, version(), std::process::id());
     let mut pid_file = None;

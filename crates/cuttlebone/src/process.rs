@@ -25,11 +25,15 @@ const AWAITED: &str = "CUTTLEBONE_AWAITED";
 const MALLOC: (&str, &str) =
     ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=127:glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_threshold=8388608");
 
-/// Goes on as the same process with the allocator as daemons want it, unless the operator has said what he wants.
-/// Where that fails, things are as they were, and a little slower.
+/// The above, unless the operator has said what he wants.
+fn malloc_setting() -> Option<(&'static str, &'static str)> {
+    std::env::var_os(MALLOC.0).is_none().then_some(MALLOC)
+}
+
+/// Goes on as the same process with the allocator as daemons want it. Where that fails, things are as they were, and a
+/// little slower.
 pub fn tune_allocator() {
-    let (name, value) = MALLOC;
-    if std::env::var_os(name).is_none()
+    if let Some((name, value)) = malloc_setting()
         && let Ok(exe) = std::env::current_exe()
     {
         let mut args = std::env::args_os();
@@ -47,7 +51,7 @@ pub fn spawn_daemon(argv0: &str, args: &[String]) -> Result<()> {
         .args(args)
         .arg("-f")
         .env(AWAITED, "1")
-        .envs(std::env::var_os(MALLOC.0).is_none().then_some(MALLOC))
+        .envs(malloc_setting())
         .process_group(0)
         .current_dir("/")
         .stdin(Stdio::null())

@@ -12,15 +12,17 @@ use types::{Errno, OsdId, PgId};
 
 /// What is wanted.
 #[derive(Debug, Clone, Copy)]
-struct Wish {
+struct Wish<'a> {
+    /// As the operator says it: the command's last word.
+    word: &'a str,
     backfill: bool,
     cancel: bool,
 }
 
-impl Wish {
-    fn of(command: &Command) -> Self {
-        let word = command.prefix.rsplit(' ').next().unwrap_or_default();
-        Wish { backfill: word.ends_with("backfill"), cancel: word.starts_with("cancel") }
+impl<'a> Wish<'a> {
+    fn of(prefix: &'a str) -> Self {
+        let word = prefix.rsplit(' ').next().unwrap_or_default();
+        Wish { word, backfill: word.ends_with("backfill"), cancel: word.starts_with("cancel") }
     }
 
     /// Why a PG in this state is left alone, and whether asking for it was an error.
@@ -51,21 +53,13 @@ impl Mgr {
     }
 
     pub(super) fn force_pools(&mut self, command: &Command, args: &Args) -> Answer {
-        let names = args.strings("who");
-        if names.is_empty() {
-            return Err(CommandError::invalid("must specify one or more pool names"));
-        }
-        let unknown = |name: &&str| CommandError::new(Errno::ENOENT, format!("unrecognized pool '{name}'"));
-        let pools = names.iter().map(|name| self.osdmap().pool_id(name).ok_or_else(|| unknown(name)));
-        let pools = pools.collect::<Result<Vec<_>, _>>()?;
-        let pgs = pools.into_iter().flat_map(|pool| self.osdmap().pgs(pool)).collect();
+        let pgs = self.named_pools(args)?.into_iter().flat_map(|pool| self.osdmap().pgs(pool)).collect();
         self.force(command, pgs)
     }
 
     /// Tells primaries of those that it makes sense for; an error is one only if there are none.
     fn force(&mut self, command: &Command, candidates: BTreeSet<PgId>) -> Answer {
-        let wish = Wish::of(command);
-        let word = command.prefix.rsplit(' ').next().unwrap_or_default();
+        let wish = Wish::of(&command.prefix);
         let (mut said, mut error) = (String::new(), None);
         let mut by_primary: BTreeMap<OsdId, Vec<PgId>> = BTreeMap::new();
         for pg in candidates {
@@ -93,7 +87,7 @@ impl Mgr {
                 continue;
             }
             let list: Vec<String> = pgs.iter().map(ToString::to_string).collect();
-            said += &format!("instructing pg(s) [{}] on osd.{osd} to {word}; ", list.join(","));
+            said += &format!("instructing pg(s) [{}] on osd.{osd} to {}; ", list.join(","), wish.word);
             self.orders.push((osd, OsdForceRecovery { pgs, backfill: wish.backfill, cancel: wish.cancel }.into()));
         }
         match error {
@@ -109,14 +103,14 @@ mod tests {
 
     #[test]
     fn only_what_needs_it_is_forced_and_only_what_is_forced_is_let_go() {
-        let (force, cancel) = (Wish { backfill: false, cancel: false }, Wish { backfill: false, cancel: true });
+        let (force, cancel) = (Wish::of("pg force-recovery"), Wish::of("osd pool cancel-force-recovery"));
         let waits = PgState::ACTIVE | PgState::RECOVERY_WAIT;
         assert_eq!(force.objection(waits), None);
         assert_eq!(force.objection(PgState::ACTIVE | PgState::CLEAN), Some(("doesn't require recovery", false)));
         assert_eq!(force.objection(waits | PgState::FORCED_RECOVERY), Some(("recovery already forced", true)));
         assert_eq!(cancel.objection(waits), Some(("recovery not forced", false)));
         assert_eq!(cancel.objection(waits | PgState::FORCED_RECOVERY), None);
-        let backfill = Wish { backfill: true, cancel: false };
+        let backfill = Wish::of("pg force-backfill");
         assert_eq!(backfill.objection(waits), Some(("doesn't require backfilling", false)));
     }
 }

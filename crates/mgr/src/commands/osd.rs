@@ -232,4 +232,14 @@ impl Mgr {
         }
         Ok(out)
     }
+
+    /// The pools that a command about pools names.
+    pub(super) fn named_pools(&self, args: &Args) -> Result<Vec<PoolId>, CommandError> {
+        let names = args.strings("who");
+        if names.is_empty() {
+            return Err(CommandError::invalid("must specify one or more pool names"));
+        }
+        let unknown = |name: &str| CommandError::new(Errno::ENOENT, format!("unrecognized pool '{name}'"));
+        names.into_iter().map(|name| self.osdmap().pool_id(name).ok_or_else(|| unknown(name))).collect()
+    }
 }

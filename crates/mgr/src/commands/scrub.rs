@@ -51,15 +51,9 @@ impl Mgr {
 
     pub(super) fn scrub_pools(&mut self, command: &Command, args: &Args) -> Answer {
         let kind = kind(command);
-        let unknown = |name: &&str| CommandError::new(Errno::ENOENT, format!("unrecognized pool '{name}'"));
-        let names = args.strings("who");
-        if names.is_empty() {
-            return Err(CommandError::invalid("must specify one or more pool names"));
-        }
-        let pools = names.iter().map(|name| self.osdmap().pool_id(name).ok_or_else(|| unknown(name)));
-        let pools = pools.collect::<Result<Vec<_>, _>>()?;
+        let pools = self.named_pools(args)?;
         let mut by_primary: BTreeMap<OsdId, Vec<PgId>> = BTreeMap::new();
-        for pg in pools.iter().flat_map(|pool| self.osdmap().pgs(*pool)) {
+        for pg in pools.into_iter().flat_map(|pool| self.osdmap().pgs(pool)) {
             by_primary.entry(self.osdmap().pg_to_up_acting(pg).acting_primary).or_default().push(pg);
         }
         by_primary.retain(|osd, _| osd.0 >= 0);

@@ -110,8 +110,8 @@ impl Pg {
     pub(super) fn drop_slots(&mut self, cx: &mut Cx<'_>) {
         cx.sh.local_slots.cancel(self.id);
         cx.sh.remote_slots.cancel(self.id);
-        let Slots { forced_recovery, forced_backfill, .. } = std::mem::take(&mut self.slots);
-        self.slots = Slots { forced_recovery, forced_backfill, ..Slots::default() };
+        let s = &mut self.slots;
+        *s = Slots { forced_recovery: s.forced_recovery, forced_backfill: s.forced_backfill, ..Slots::default() };
     }
 
     fn slot_priority(&self, cx: &Cx<'_>) -> u8 {
