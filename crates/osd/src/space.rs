@@ -13,8 +13,8 @@ use types::OsdId;
 use types::map::OsdMap;
 use types::msg::internal_osd::DiskSpace;
 
-/// How old what we know of our own disk may be. To ask costs a system call, and what arrives meanwhile is little beside what
-/// the store keeps back.
+/// How old what we know of our own disk may be. To ask costs a system call, and what small writes use meanwhile is little
+/// beside what the store keeps back; what others push is counted.
 const MOMENT: Duration = Duration::from_millis(10);
 
 /// What other OSDs said last of their disks.
@@ -51,6 +51,14 @@ impl Cx<'_> {
         let space = DiskSpace { available: available.min(total), total };
         self.sh.own_space.set(Some((self.now.mono, space)));
         space
+    }
+
+    /// So many bytes more of our own disk are as good as used: much can arrive in a moment.
+    pub fn take_space(&mut self, bytes: u64) {
+        if let Some((at, mut space)) = self.sh.own_space.get() {
+            space.available = space.available.saturating_sub(bytes);
+            self.sh.own_space.set(Some((at, space)));
+        }
     }
 
     fn space_of(&self, osd: OsdId) -> DiskSpace {

@@ -23,6 +23,8 @@ pub(super) const PART_BYTES: u64 = 1 << 20;
 /// A message that has so many bytes of data, or parts, is sent: several on their way keep both disks and the way between them busy.
 const COMPANY_BYTES: usize = 256 << 10;
 const COMPANY: usize = 16;
+/// What a part may take of a disk beyond its data: the rest of its last block.
+const ROUNDING: u64 = 4096;
 /// Omap pairs in a part.
 const PART_PAIRS: usize = 512;
 
@@ -280,6 +282,8 @@ impl Pg {
         if (!part.data.is_empty() || !part.omap.is_empty()) && cx.is_failsafe_full(cx.sh.whoami) {
             return self.refuse_part(cx, from, round, part);
         }
+        let pairs = part.omap.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
+        cx.take_space((part.data.len() + pairs) as u64 + ROUNDING);
         cx.sh.perf.push_received(part.data.len() as u64);
         let (object, push, seq, size) = (part.object.clone(), part.push, part.seq, part.size);
         if !part.last {
