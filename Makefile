@@ -52,6 +52,7 @@ restart: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/pg_num.py --bin $(BIN)
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_all.py --bin $(BIN)
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/force.py --bin $(BIN)
+	tests/clients/on_fresh_cluster $(BIN) tests/clients/unfound.py --bin $(BIN)
 	MONS=3 tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_leader.py --bin $(BIN)
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/monitors.py --bin $(BIN)
 	MONS=3 tests/clients/on_fresh_cluster $(BIN) tests/clients/recover_monitors.py --bin $(BIN)

@@ -188,8 +188,10 @@ impl Osd {
                 Ok(Some(Reply::default()))
             }
             "bench" => self.start_bench(&mut *disk, now, id, &args, fx).map(|()| None),
-            "pg" => render(self.pg_command(args.pg("pgid"), args.str("cmd"))?),
-            "query" => render(self.pg_command(args.pg("pgid"), Some("query"))?),
+            "pg" if args.str("cmd") == Some("mark_unfound_lost") => self.mark_unfound_lost(now, disk, id, &args, fx),
+            "mark_unfound_lost" => self.mark_unfound_lost(now, disk, id, &args, fx),
+            "pg" => render(self.pg_command(now, disk, args.str("cmd").unwrap_or("query"), &args, fx)?),
+            "query" | "list_unfound" => render(self.pg_command(now, disk, &command.prefix, &args, fx)?),
             "log flush" | "flush_store_cache" | "compact" | "heap" | "flush_journal" => {
                 Ok(Some(Reply::status("nothing to do here")))
             }

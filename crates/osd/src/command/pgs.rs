@@ -1,26 +1,48 @@
 //! Commands about PGs and the operations in them.
 
+use crate::disk::Disk;
+use crate::effects::{Cx, Effect};
 use crate::osd::Osd;
 use crate::pg::ClientOp;
-use admin::CommandError;
+use admin::command::Reply;
+use admin::{Args, CommandError};
 use serde_json::{Value, json};
 use std::time::Duration;
-use types::{Errno, Mono, Now, PgId};
+use types::{Errno, HObject, Mono, Now, PgId};
 
 /// `osd_op_complaint_time`.
 const COMPLAINT: Duration = Duration::from_secs(30);
 
 impl Osd {
-    pub(super) fn pg_command(&mut self, id: Option<PgId>, cmd: Option<&str>) -> Result<Value, CommandError> {
-        let id = id.ok_or_else(|| CommandError::invalid("no pgid"))?;
-        let Some(pg) = self.pgs.get_mut(&id) else {
-            return Err(CommandError::new(Errno::ENOENT, format!("i don't have pgid {id}")));
-        };
+    pub(super) fn pg_command(&mut self, now: Now, disk: &mut dyn Disk, cmd: &str, args: &Args, fx: &mut Vec<Effect>) -> Result<Value, CommandError> {
+        let id = args.pg("pgid").ok_or_else(|| CommandError::invalid("no pgid"))?;
+        let pg = self.pgs.get_mut(&id).ok_or_else(|| no_such(id))?;
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         match cmd {
-            Some("query") | None => Ok(pg.query(self.maps.newest.epoch)),
-            Some("list_unfound") => Ok(pg.list_unfound()),
-            Some(other) => Err(CommandError::new(Errno::EOPNOTSUPP, format!("pg {other} is not served yet"))),
+            "query" => Ok(pg.query(&cx.sh.map, cx.sh.whoami)),
+            "list_unfound" => {
+                let offset = args.str("offset").map(crate::pg::offset).transpose()?;
+                Ok(pg.list_unfound(&mut cx, offset.unwrap_or_else(HObject::min)))
+            }
+            other => Err(CommandError::new(Errno::EOPNOTSUPP, format!("pg {other} is not served"))),
         }
+    }
+
+    pub(super) fn mark_unfound_lost(
+        &mut self,
+        now: Now,
+        disk: &mut dyn Disk,
+        command: u64,
+        args: &Args,
+        fx: &mut Vec<Effect>,
+    ) -> Result<Option<Reply>, CommandError> {
+        let id = args.pg("pgid").ok_or_else(|| CommandError::invalid("no pgid"))?;
+        let revert = args.require("mulcmd")? == "revert";
+        let pg = self.pgs.get_mut(&id).ok_or_else(|| no_such(id))?;
+        let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
+        let reply = pg.mark_unfound_lost(&mut cx, command, revert);
+        self.loop_back(now, disk, fx);
+        reply
     }
 
     pub(super) fn ops_in_flight(&self, now: Now) -> Value {
@@ -52,6 +74,10 @@ impl Osd {
         let all: Vec<Value> = self.pgs.iter().flat_map(one).collect();
         json!({"watchers": all})
     }
+}
+
+fn no_such(id: PgId) -> CommandError {
+    CommandError::new(Errno::ENOENT, format!("i don't have pgid {id}"))
 }
 
 fn one(now: Now, op: &ClientOp, stage: &str) -> Value {

@@ -8,8 +8,12 @@ const fn c(sig: &'static str, help: &'static str) -> CommandSpec {
 }
 
 pub(super) const COMMANDS: &[CommandSpec] = &[
-    c("pg pgid:Pgid cmd:Choices=query|mark_unfound_lost|list_unfound", "show details of a specific pg"),
+    c("pg pgid:Pgid cmd:Choices=query", "show details of a specific pg"),
+    c("pg pgid:Pgid cmd:Choices=mark_unfound_lost mulcmd:Choices=revert|delete", "give up this pg's unfound objects: go back to an older version if there is one, or delete them"),
+    c("pg pgid:Pgid cmd:Choices=list_unfound offset:String?", "list unfound objects of this pg, perhaps from an offset given in JSON"),
     c("query pgid:Pgid", "show details of a specific pg"),
+    c("mark_unfound_lost pgid:Pgid mulcmd:Choices=revert|delete", "give up this pg's unfound objects: go back to an older version if there is one, or delete them"),
+    c("list_unfound pgid:Pgid offset:String?", "list unfound objects of this pg, perhaps from an offset given in JSON"),
     c("version", "get ceph version"),
     c("get_command_descriptions", "list available commands"),
     c("help", "list available commands"),

@@ -90,6 +90,10 @@ impl Pg {
         for osd in holders.copied().collect::<Vec<_>>() {
             self.recovery.note_holder(osd);
         }
+        let Stage::Peering(p) = &self.stage else { return };
+        for osd in p.infos.iter().filter(|(_, i)| !i.exists).map(|(osd, _)| *osd).collect::<Vec<_>>() {
+            self.recovery.note_empty(osd);
+        }
         self.committed_to = self.log.head();
         tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, since = %self.walk.since, head = %self.log.head(), serves, "active");
         self.stage = Stage::Active;

@@ -202,7 +202,7 @@ fn is_gap(entry: &PgLogEntry) -> bool {
 pub(crate) fn consequences(divergent: &[PgLogEntry], entries: &[PgLogEntry]) -> BTreeMap<HObject, Option<EVersion>> {
     let effective = |e: &&PgLogEntry| e.op != LogOp::Error;
     let before = |e: &PgLogEntry| (e.prior_version != EVersion::default()).then_some(e.prior_version);
-    let after = |e: &PgLogEntry| (e.op != LogOp::Delete).then_some(e.version);
+    let after = |e: &PgLogEntry| (!matches!(e.op, LogOp::Delete | LogOp::LostDelete)).then_some(e.version);
     let back = divergent.iter().filter(effective).map(|e| (e.object.clone(), before(e)));
     let forth = entries.iter().filter(effective).map(|e| (e.object.clone(), after(e)));
     back.chain(forth).collect()

@@ -40,6 +40,7 @@ pub(crate) use backoff::Backoffs;
 pub(crate) use interval::{Mapping, Walk};
 pub(crate) use meta::pg_of;
 pub(crate) use op::{ClientOp, OpSource};
+pub(crate) use query::offset;
 pub(crate) use recount::BUDGET as RECOUNT_BUDGET;
 pub(crate) use scrub::{ScrubOptions, Wanted};
 pub(crate) use slots::tell_slots;
@@ -289,6 +290,8 @@ impl Pg {
             PgBody::ScrubRelease => self.handle_scrub_release(cx),
             PgBody::Backfill { end, differ, objects } => self.handle_backfill(cx, from, round, end, differ, objects),
             PgBody::Backfilled { end } => self.handle_backfilled(cx, from, &end),
+            PgBody::AskOlder { objects } => self.handle_ask_older(cx, from, round, objects),
+            PgBody::Older { held } => self.handle_older(cx, from, held),
             PgBody::Remove => {}
         }
         self.pump(cx);

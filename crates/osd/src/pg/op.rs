@@ -317,7 +317,7 @@ impl Pg {
         let reply = self.reply(cx, &op, plan.result, plan.results, version, user_version);
         let object = op.object.clone();
         tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, %version, reqid = %op.reqid, object = ?object.name, "write");
-        self.start_write(cx, Write { entry, mutation: plan.mutation, totals, reply, op, watch });
+        self.start_write(cx, Write { entry, mutation: plan.mutation, totals, answer: Some((reply, op)), watch });
         self.queue.submitted(&object, version.version);
     }
 

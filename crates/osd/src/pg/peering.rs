@@ -152,6 +152,9 @@ impl Pg {
         if info.exists && from != cx.sh.whoami && !self.walk.mapping.acting.contains(&from) {
             self.handle_holder(cx, from);
         }
+        if !info.exists && matches!(self.stage, Stage::Active) {
+            self.recovery.note_empty(from);
+        }
         let Stage::Peering(p) = &mut self.stage else { return };
         let Step::GetInfo { waiting_for } = &mut p.step else { return };
         if late {

@@ -1,9 +1,10 @@
-//! Counting a PG's objects after a split, which only guessed how many went where.
+//! Counting a PG's objects after a split, which only guessed how many went where, and after unfound ones were given up.
 //!
 //! Room: osd core, primary.   Owns: `Recount`.   Hears: time.
 //! Holds: what is written to objects already counted counts, and what is written to others will be counted; so the sum is
 //! exact when the end is reached, whatever clients do meanwhile.
-//! Why not on every copy: a copy's totals are its primary's, from the next write or peering on.
+//! Why not on every copy: a copy's totals are its primary's, from the next write or peering on. Until then it has its own doubts
+//! (`approximate`), and counts if it comes to be the primary.
 
 use super::{Pg, Stage};
 use crate::effects::Cx;

@@ -10,6 +10,10 @@
 //! way, so that the pipe is full whoever's turn it is. Which PGs may have some is for slots to say.
 //! Upstream: PrimaryLogPG::start_recovery_ops, MissingLoc; doc/dev/osd_internals/log_based_pg.rst.
 
+mod lost;
+
+pub(super) use lost::Source;
+
 use super::backfill::Backfill;
 use super::push::PART_BYTES;
 use super::{ClientOp, Pg, Stage};
@@ -47,6 +51,12 @@ pub(super) struct Recovery {
     held: BTreeSet<HObject>,
     /// Objects that nobody can give.
     unfound: BTreeSet<HObject>,
+    /// OSDs outside the acting set that have nothing, and those that were asked whether they have.
+    empty: BTreeSet<OsdId>,
+    asked: BTreeSet<OsdId>,
+    /// Unfound objects that the operator gives up, and those on their way to the disks as that.
+    marking: Option<lost::Marking>,
+    losing: BTreeSet<HObject>,
     /// Objects that those who lack them have no room for.
     no_room: BTreeSet<HObject>,
     /// Who is too full for objects, and who is too full to be filled further.
@@ -149,6 +159,11 @@ impl Recovery {
 
     pub fn unfound(&self) -> &BTreeSet<HObject> {
         &self.unfound
+    }
+
+    /// Objects that some copy lacks.
+    pub fn lacking(&self, here: &BTreeMap<HObject, EVersion>) -> usize {
+        here.keys().chain(self.peers.values().flat_map(BTreeMap::keys)).collect::<BTreeSet<_>>().len()
     }
 
     /// Where it stands, for operators.
@@ -313,10 +328,11 @@ impl Pg {
         }
         let r = &mut self.recovery;
         let whole = self.missing.is_empty() && r.peers.values().all(BTreeMap::is_empty) && r.backfills.values().all(Backfill::is_done);
-        if whole && r.flights.is_empty() {
+        if whole && r.flights.is_empty() && r.losing.is_empty() {
             r.done = true;
-            self.recovered(cx);
+            return self.recovered(cx);
         }
+        self.ask_for_unfound(cx);
     }
 
     /// True if an operator's flags stop what is being done now.
@@ -338,6 +354,10 @@ impl Pg {
 
     fn recover_object(&mut self, cx: &mut Cx<'_>, object: HObject) {
         let round = self.round();
+        if self.recovery.is_being_lost(&object) {
+            // It moves, or need not, when that is durable.
+            return;
+        }
         if self.queue.last_write(&object).is_some() {
             self.recovery.held.insert(object);
             return;
@@ -406,6 +426,7 @@ impl Pg {
     /// The interval is over.
     pub(super) fn drop_recovery(&mut self, cx: &mut Cx<'_>) -> Vec<ClientOp> {
         let old = std::mem::take(&mut self.recovery);
+        cx.fx.extend(old.marking_interrupted());
         for flight in old.flights.values() {
             cx.sh.recovery_lands(flight.bytes);
         }
@@ -433,12 +454,17 @@ impl Pg {
         for object in objects {
             self.one_recovered(cx, object);
         }
+        self.list_if_whole(cx);
+        self.recover(cx);
+    }
+
+    /// Listings that look into objects go on when we have all of them.
+    fn list_if_whole(&mut self, cx: &mut Cx<'_>) {
         if self.missing.is_empty() && !self.recovery.flights.values().any(|f| matches!(f.leg, Leg::Landing)) {
             for op in std::mem::take(&mut self.recovery.listings) {
                 self.run_listing(cx, op);
             }
         }
-        self.recover(cx);
     }
 
     fn one_recovered(&mut self, cx: &mut Cx<'_>, object: &HObject) {
@@ -585,6 +611,7 @@ impl Pg {
         let up_from = |map: &OsdMap, osd| map.info(osd).map(|i| i.up_from);
         let stays = |osd: &OsdId| cx.sh.map.is_up(*osd) && up_from(old, *osd) == up_from(&cx.sh.map, *osd);
         let gone: Vec<OsdId> = self.recovery.holders.iter().filter(|o| !stays(o)).copied().collect();
+        self.forget_answers(|osd| !stays(osd));
         for osd in &gone {
             self.recovery.holders.remove(osd);
             for object in self.recovery.flights_with(*osd) {
@@ -621,6 +648,8 @@ impl Pg {
             self.drop_pushes(&object);
             self.move_again(cx, object);
         }
+        self.forget_answers(|o| *o == osd);
+        self.ask_older(cx, |o| *o == osd);
         self.recover(cx);
     }
 
@@ -631,7 +660,7 @@ impl Pg {
         }
         let landing = || matches!(self.recovery.leg(object), Some(Leg::Landing));
         let degraded = || self.recovery.peers.values().any(|m| m.contains_key(object));
-        self.missing.contains_key(object) || landing() || access.writes && degraded()
+        self.missing.contains_key(object) || landing() || self.recovery.is_being_lost(object) || access.writes && degraded()
     }
 
     /// An operation waits for its object, which moves before all others.

@@ -37,6 +37,8 @@ struct RepOpState {
     /// Replies that wait for this write: its own, duplicates', and refusals that rest on it; with what they answer, for
     /// an interval may end before.
     replies: Vec<(Reply, ClientOp)>,
+    /// The PG's own.
+    own: bool,
     watch: Option<(super::op::Sender, Vec<WatchAction>)>,
     submitted: Mono,
 }
@@ -46,8 +48,8 @@ pub(super) struct Write {
     pub entry: PgLogEntry,
     pub mutation: Mutation,
     pub totals: PgTotals,
-    pub reply: Reply,
-    pub op: ClientOp,
+    /// What is to be answered, and to what, when it is durable. Without, it is a write of the PG itself, past the queue.
+    pub answer: Option<(Reply, ClientOp)>,
     pub watch: Option<(super::op::Sender, Vec<WatchAction>)>,
 }
 
@@ -97,7 +99,10 @@ impl Pg {
         self.recount_write(&object, &write.totals);
         self.totals = write.totals;
         let mut txn = self.transaction();
-        write.mutation.into_transaction(&mut txn, &object);
+        match is_lost(&write.entry) {
+            true => self.put_lost(cx, &mut txn, &write.entry, write.mutation),
+            false => write.mutation.into_transaction(&mut txn, &object),
+        }
         self.log_write(cx, &mut txn, write.entry, write.totals, trim_to);
         let route = TxcRoute::RepOp { pgid: self.id, interval: self.walk.since, version: version.version };
         cx.submit_routed(txn, route);
@@ -108,7 +113,8 @@ impl Pg {
             log_only,
             msg,
             local: false,
-            replies: vec![(write.reply, write.op)],
+            own: write.answer.is_none(),
+            replies: write.answer.into_iter().collect(),
             watch: write.watch,
             submitted: cx.now.mono,
         });
@@ -147,6 +153,11 @@ impl Pg {
 
     /// Appends to the log, in memory and in the transaction.
     fn log_write(&mut self, cx: &Cx<'_>, txn: &mut Transaction, entry: PgLogEntry, totals: PgTotals, trim_to: EVersion) {
+        if is_lost(&entry) {
+            // How large the object was nobody knows.
+            (self.history.approximate, self.recounting) = (true, None);
+            self.put_meta(txn);
+        }
         let row = LogRow { entry, totals };
         txn.coll_set(row_key(row.entry.version.version), denc::to_bytes(&row, 0));
         self.last_user_version = self.last_user_version.max(row.entry.user_version);
@@ -206,6 +217,11 @@ impl Pg {
             for (reply, _) in op.replies {
                 self.send_reply(cx, reply);
             }
+            if op.own {
+                self.lost_committed(cx, &op.object, op.version);
+                released = true;
+                continue;
+            }
             self.queue.committed(&op.object);
             released |= self.release_held(&op.object);
         }
@@ -233,7 +249,8 @@ impl Pg {
             // With a lost session some are lost; the primary sends all of them again, in order.
             return tracing::warn!(pg = %self.id, %version, head = %self.log.head(), "a write out of order");
         }
-        if !m.log_only && self.missing.contains_key(&m.entry.object) {
+        let lost = is_lost(&m.entry);
+        if !m.log_only && !lost && self.missing.contains_key(&m.entry.object) {
             return tracing::error!(pg = %self.id, %version, object = ?m.entry.object, "a write to what is missing here");
         }
         cx.sh.perf.subop_w(payload_len);
@@ -244,7 +261,10 @@ impl Pg {
             // The primary has looked for the object; copies that go the same way need not.
             txn.create(&m.entry.object);
         }
-        mutation.into_transaction(&mut txn, &m.entry.object);
+        match lost && !m.log_only {
+            true => self.put_lost(cx, &mut txn, &m.entry, mutation),
+            false => mutation.into_transaction(&mut txn, &m.entry.object),
+        }
         self.log_write(cx, &mut txn, m.entry, m.totals, m.trim_to);
         let txc = cx.submit(txn);
         self.confirm(cx, m.interval, version, txc);
@@ -263,6 +283,11 @@ impl Pg {
         let txc = cx.submit(txn);
         self.confirm(cx, interval, version, txc);
     }
+}
+
+/// True if the entry gives up an object's newest content.
+fn is_lost(entry: &PgLogEntry) -> bool {
+    matches!(entry.op, LogOp::LostDelete | LogOp::LostRevert)
 }
 
 /// To a copy whose backfill has not come to the object only the entry is of use.

@@ -74,6 +74,8 @@ pub struct Cluster {
     pub notifications: Vec<(SessionId, types::msg::osd::MWatchNotify)>,
     /// Lines for the cluster log.
     pub said: Vec<String>,
+    /// Answers to commands, by number.
+    pub command_replies: BTreeMap<u64, admin::command::Reply>,
     next_tid: u64,
     map_dirty: bool,
     /// What every OSD is started with.
@@ -116,6 +118,7 @@ impl Cluster {
             pending: BTreeMap::new(),
             notifications: Vec::new(),
             said: Vec::new(),
+            command_replies: BTreeMap::new(),
             next_tid: 0,
             map_dirty: false,
             options: ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host"),
@@ -251,6 +254,21 @@ impl Cluster {
         self.lose_session(OsdId(a), OsdId(b));
     }
 
+    /// Sends a command to an OSD; the answer will be among `command_replies`.
+    pub fn command(&mut self, osd: OsdId, json: String) -> u64 {
+        self.next_tid += 1;
+        let (id, command) = (self.next_tid, admin::Command::parse(&[json]).unwrap());
+        self.turn(osd, |core, store, now, fx| core.handle_command(now, store, id, &command, fx));
+        id
+    }
+
+    /// The operator gives up what a down OSD holds.
+    pub fn declare_lost(&mut self, osd: OsdId) {
+        let info = &mut self.map.osd_info[osd.0 as usize];
+        info.lost_at = info.down_at;
+        self.publish();
+    }
+
     /// An operator wants an OSD's PGs scrubbed.
     pub fn order_scrub(&mut self, osd: OsdId, deep: bool, repair: bool) {
         let order = types::msg::internal::OsdScrub { pgs: self.pgs(), deep, repair };
@@ -378,7 +396,7 @@ impl Cluster {
                 Effect::Send { to: Peer::Session(s), tid, msg } => self.at_client(s, tid, msg),
                 Effect::Send { to: Peer::Mgr, .. } => {}
                 Effect::WantMaps { .. } => self.send_maps(from),
-                Effect::CommandReply { .. } => {}
+                Effect::CommandReply { id, reply } => drop(self.command_replies.insert(id, reply)),
                 Effect::Stop { why } => panic!("osd.{from} stops: {why}"),
             }
         }

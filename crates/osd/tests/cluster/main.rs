@@ -2,6 +2,7 @@
 
 mod harness;
 mod leases;
+mod lost;
 mod scrub;
 mod split;
 

@@ -151,7 +151,7 @@ pub struct PeerHistory {
     pub last_epoch_clean: Epoch,
     #[denc(since = 2)]
     pub scrubs: ScrubHistory,
-    /// The PG was split and has not been counted since: its totals are guesses.
+    /// The PG was split, or unfound objects of it were given up, and it has not been counted since: its totals are guesses.
     #[denc(since = 3)]
     pub approximate: bool,
 }
@@ -327,6 +327,12 @@ pub enum PgBody {
     /// Noted and durable.
     #[denc(tag = 18)]
     Backfilled { end: HObject },
+    /// Nobody has these objects as they should be: what else have you of them?
+    #[denc(tag = 26)]
+    AskOlder { objects: Vec<HObject> },
+    /// Older content, each with the attribute that describes it.
+    #[denc(tag = 27)]
+    Older { held: Vec<(HObject, Bytes)> },
 }
 
 #[cfg(test)]
