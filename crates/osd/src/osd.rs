@@ -396,6 +396,8 @@ impl Osd {
                 false => pg.handle_maps(&mut cx, &before, since.get(id).copied().unwrap_or_default()),
             }
         }
+        // Before new ones are made: the map may want here again what has just gone.
+        self.pgs.retain(|_, pg| !pg.is_removed());
         self.create_pgs(now, disk, &taken, fx);
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         cx.submit(txn);
@@ -412,7 +414,6 @@ impl Osd {
         for session in std::mem::take(&mut self.sh.orphaned) {
             self.share_map(disk, session, Epoch(0), fx);
         }
-        self.pgs.retain(|_, pg| !pg.is_removed());
         self.wake_waiting(now, disk, fx);
     }
 

@@ -185,10 +185,14 @@ impl Pg {
 
     /// New maps were walked. `old` is the map from before them, `since` the interval of that time.
     pub fn handle_maps(&mut self, cx: &mut Cx<'_>, old: &OsdMap, since: Epoch) {
+        let is_gone = Mapping::of(&cx.sh.map, self.id).is_none();
         if matches!(self.stage, Stage::Removing) {
+            if !is_gone && self.walk.mapping.involves(cx.sh.whoami) {
+                self.stop_removal(cx);
+            }
             return;
         }
-        if Mapping::of(&cx.sh.map, self.id).is_none() {
+        if is_gone {
             return self.start_removal(cx);
         }
         if self.walk.since != since {

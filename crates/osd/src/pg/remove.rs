@@ -46,6 +46,20 @@ impl Pg {
         cx.submit_routed(txn, route);
     }
 
+    /// The copy is wanted again: what is left of it is filled by a backfill from the beginning, which also deletes what
+    /// should not be there. To wait for the rest to go would hold up the PG for as long as that takes.
+    pub(super) fn stop_removal(&mut self, cx: &mut Cx<'_>) {
+        if self.is_removed() {
+            return;
+        }
+        let mut txn = self.transaction();
+        self.missing.clear();
+        txn.coll_rm_range("m", "n");
+        cx.submit(txn);
+        (self.last_backfill, self.backfilled) = (HObject::min(), 0);
+        self.start_interval(cx);
+    }
+
     /// True if nothing of it is left, on disk or in flight.
     pub fn is_removed(&self) -> bool {
         matches!(self.stage, Stage::Removing) && !self.exists_on_disk

@@ -136,6 +136,39 @@ fn an_osd_that_gets_a_pg_and_many_maps_at_once_knows_when_its_interval_began() {
 }
 
 #[test]
+fn a_copy_that_is_wanted_again_while_it_is_being_removed_is_filled() {
+    let mut interrupted = 0;
+    for seed in 0..3 {
+        let mut c = Cluster::new(600 + seed, 4, 1);
+        for n in 0..12_000 {
+            assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0);
+        }
+        c.settle();
+        let acting = c.map.pg_to_up_acting(c.pgs()[0]).acting;
+        let leaves = acting[seed as usize];
+        c.map.osd_weight[leaves.0 as usize] = 0;
+        c.publish();
+        for _ in 0..400_000 {
+            if c.line(leaves).contains("ToDelete") {
+                break;
+            }
+            c.step();
+        }
+        c.run(seed as usize);
+        interrupted += u32::from(c.line(leaves).contains("ToDelete"));
+        c.map.osd_weight[leaves.0 as usize] = 0x10000;
+        c.publish();
+        for n in 0..20 {
+            assert_eq!(c.write(&format!("o{n}"), append("y")).result, 0);
+        }
+        c.settle();
+        assert!(c.map.pg_to_up_acting(c.pgs()[0]).acting.contains(&leaves));
+        c.invariant_copies_agree();
+    }
+    assert_eq!(interrupted, 3);
+}
+
+#[test]
 fn with_too_few_copies_nothing_is_served() {
     let mut c = Cluster::new(5, 3, 1);
     c.settle();
