@@ -44,8 +44,7 @@ impl Pg {
         let met = self.log.contains(merge.base) || merge.entries.iter().any(|e| self.log.contains(e.version));
         if merge.reset || !met {
             (self.last_backfill, self.backfilled) = (HObject::min(), 0);
-            self.missing.clear();
-            txn.coll_rm_range("m", "n");
+            self.clear_missing(&mut txn);
             self.reset_log(&mut txn, if merge.reset { merge.tail } else { merge.base });
             self.append(&mut txn, merge.entries, merge.totals);
         } else {

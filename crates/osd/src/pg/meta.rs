@@ -234,6 +234,12 @@ impl Pg {
         txn.ops.push(Op::CollSet { pairs: self.missing.iter().map(row).collect() });
     }
 
+    /// Nothing is known to be missing any more.
+    pub(super) fn clear_missing(&mut self, txn: &mut Transaction) {
+        self.missing.clear();
+        txn.coll_rm_range("m", "n");
+    }
+
     /// Marks an object as missing, for good until it is recovered; `version` is the write it should be at.
     pub(super) fn add_missing(&mut self, txn: &mut Transaction, obj: HObject, version: EVersion) {
         txn.coll_set(missing_key(&obj), denc::to_bytes(&version, 0));

@@ -53,8 +53,7 @@ impl Pg {
             return;
         }
         let mut txn = self.transaction();
-        self.missing.clear();
-        txn.coll_rm_range("m", "n");
+        self.clear_missing(&mut txn);
         cx.submit(txn);
         (self.last_backfill, self.backfilled) = (HObject::min(), 0);
         self.start_interval(cx);
