@@ -2,6 +2,7 @@
 //!
 //! A PG that does not serve is told at once, for then HEALTH_OK would be a lie; only of a new pool's PGs, which nobody
 //! uses yet, and of copies too few that lose nothing it is told when it lasts.
+//! So does one whose clients wait for a lease (`laggy`), of which upstream says nothing.
 //! Upstream: PGMap::get_health_checks in src/mon/PGMap.cc; SLOW_OPS in src/mgr/DaemonServer.cc.
 
 use crate::core::MgrSettings;
@@ -73,6 +74,7 @@ const RULES: &[Rule] = &[
     when_stuck(PgState::UNDERSIZED, Consequence::Degraded, |s| s.last_fullsized),
     at_once(PgState::RECOVERY_TOOFULL, Consequence::RecoveryFull),
     at_once(PgState::SNAPTRIM_ERROR, Consequence::Damaged),
+    at_once(PgState::LAGGY, Consequence::Unavailable),
 ];
 
 impl Rule {

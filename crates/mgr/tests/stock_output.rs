@@ -331,6 +331,15 @@ fn a_pg_that_does_not_serve_is_told_at_once_unless_it_is_new() {
     next.pgs = BTreeMap::from([(id, peering)]);
     mgr.handle_stats(at(60), next);
     assert!(codes(&mgr).contains(&"PG_AVAILABILITY".to_string()), "an old pg is peering");
+    let tell = |mgr: &mut Mgr, reported_seq: u64, state: PgState| {
+        let mut next = report(0);
+        next.pgs = BTreeMap::from([(id, PgStat { state, reported_epoch: Epoch(19), reported_seq, last_change: at(60).wall, ..pg(2, 0, [1, 0, 2]) })]);
+        mgr.handle_stats(at(60), next);
+    };
+    tell(&mut mgr, 1, PgState::ACTIVE | PgState::CLEAN);
+    assert!(!codes(&mgr).contains(&"PG_AVAILABILITY".to_string()));
+    tell(&mut mgr, 2, PgState::ACTIVE | PgState::CLEAN | PgState::LAGGY);
+    assert!(codes(&mgr).contains(&"PG_AVAILABILITY".to_string()), "clients wait for a lease");
 }
 
 #[test]

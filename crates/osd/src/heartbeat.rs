@@ -44,6 +44,7 @@ struct PeerHealth {
     reported: Option<Mono>,
     /// The last round trip, in microseconds.
     rtt_us: u32,
+    /// It was asked, and if it has answered, it has promised something.
     asked: bool,
 }
 
@@ -99,7 +100,9 @@ impl Heartbeats {
             let given = if cx.sh.booted { cx.sh.leases.give(cx.now.mono, m.osd, lasts) } else { Duration::ZERO };
             let lease_ms = given.as_millis() as u32;
             let reply = OsdHeartbeat { osd: me, epoch: cx.sh.map.epoch, is_reply: true, space: cx.own_space(), lease_ms, ..m };
-            return cx.send(Peer::Osd(m.osd), 0, reply, Durable::Now);
+            cx.send(Peer::Osd(m.osd), 0, reply, Durable::Now);
+            // It may have come into the map since it promised nothing.
+            return self.ask(cx, |peer| !peer.asked);
         }
         if m.lease_ms > 0 {
             let until = Mono(m.mono_ns) + Duration::from_millis(m.lease_ms.into());
@@ -107,6 +110,7 @@ impl Heartbeats {
         }
         let Some(peer) = self.peers.get_mut(&m.osd) else { return };
         peer.heard = cx.now.mono;
+        peer.asked = m.lease_ms > 0;
         peer.rtt_us = ((cx.now.mono.0.saturating_sub(m.mono_ns)) / 1000) as u32;
         if peer.reported.take().is_some() {
             report(cx, m.osd, FailureKind::Alive, Duration::ZERO);

@@ -229,8 +229,9 @@ impl Osd {
                     }
                 }
             }
-            StoreEvent::ChecksumError { coll, obj, off, .. } => {
-                tracing::error!(%coll, object = ?obj, off, "wrong checksum on read");
+            StoreEvent::ChecksumError { coll, obj, off, device_off, expected, actual } => {
+                let (expected, actual) = (format_args!("{expected:#010x}"), format_args!("{actual:#010x}"));
+                tracing::error!(%coll, object = ?obj, off, device_off, %expected, %actual, "wrong checksum on read");
                 self.clock.read_errors += 1;
             }
             StoreEvent::Poisoned(e) => fx.push(Effect::Stop { why: format!("the store failed: {e}") }),
