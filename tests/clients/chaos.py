@@ -20,6 +20,8 @@ HERE = os.path.dirname(os.path.realpath(__file__))
 MONS, OSDS = ("a", "b", "c"), 4
 # Whose directory is on a small file system, and whose device is a loop device over a file on one.
 ON_SMALL_FS, ON_LOOP = 2, 3
+# Of the loop device: ten minutes of writing do not reach all of it, so that there is always something it has no room for.
+DEVICE = 4 << 30
 CONF = """[global]
 fsid = {fsid}
 mon host = {hosts}
@@ -198,18 +200,19 @@ class Chaos:
         m.start()
 
     def make_disk(self, m, home):
-        """A file system of 1 GB, smaller than the files on it may become."""
+        """A small file system: for an OSD's files less than they may become, for a device enough, unless somebody else takes it."""
         image, mount = "%s/small.%d" % (self.dir, m.id), home if m.id == ON_SMALL_FS else home + ".device"
         os.makedirs(mount, exist_ok=True)
         with open(image, "wb") as f:
-            f.truncate(1 << 30)
+            f.truncate(1 << 30 if m.id == ON_SMALL_FS else DEVICE + (1 << 29))
         run("mkfs.ext4", "-q", "-m", "0", image)
         run("mount", "-o", "loop", image, mount)
         self.mounts[m.id] = mount
         if m.id == ON_LOOP:
             with open(mount + "/device", "wb") as f:
-                f.truncate(2 << 30)
-            self.loop = run("losetup", "--find", "--show", mount + "/device").strip()
+                f.truncate(DEVICE)
+            # Through the page cache, the loop driver of Linux 6.18 says a write is done of which only the beginning had room.
+            self.loop = run("losetup", "--find", "--show", "--direct-io=on", mount + "/device").strip()
             os.symlink(self.loop, home + "/block")
 
     def remove(self, keep):

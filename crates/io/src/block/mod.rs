@@ -132,6 +132,12 @@ pub fn open(path: &Path, backend: Backend) -> Result<(FileDev, DevEvents), OpenE
         _ => io(source),
     })?;
     let size = file.seek(SeekFrom::End(0)).map_err(io)? / 4096 * 4096;
+    if is_disk && is_buffered_loop(meta.rdev()) {
+        tracing::warn!(
+            "{}: a loop device without direct I/O says of writes that they are done when its file had no room for them: losetup --direct-io=on",
+            path.display()
+        );
+    }
     let rotational = rotational(if is_disk { meta.rdev() } else { meta.dev() });
     let file = Arc::new(file);
     let wake = Arc::new(eventfd().map_err(io)?);
@@ -185,12 +191,21 @@ fn eventfd() -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What the kernel says of the disk; flash if it says nothing.
+/// True for a loop device through the page cache. On a full file system its driver (seen with Linux 6.18) takes a write of
+/// which only the beginning had room for one that is whole.
+fn is_buffered_loop(dev: u64) -> bool {
+    said_of(dev, "loop/dio").is_ok_and(|s| s.trim() == "0")
+}
+
+/// What the kernel says of a disk.
+fn said_of(dev: u64, file: &str) -> io::Result<String> {
+    std::fs::read_to_string(format!("/sys/dev/block/{}:{}/{file}", libc::major(dev), libc::minor(dev)))
+}
+
+/// True if the kernel says that the disk's head moves; flash if it says nothing.
 fn rotational(dev: u64) -> bool {
-    let disk = format!("/sys/dev/block/{}:{}", libc::major(dev), libc::minor(dev));
-    let read = |file: &str| std::fs::read_to_string(format!("{disk}/{file}"));
     // A partition has no queue of its own.
-    read("queue/rotational").or_else(|_| read("../queue/rotational")).is_ok_and(|s| s.trim() == "1")
+    said_of(dev, "queue/rotational").or_else(|_| said_of(dev, "../queue/rotational")).is_ok_and(|s| s.trim() == "1")
 }
 
 impl FileDev {
