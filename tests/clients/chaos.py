@@ -64,8 +64,8 @@ class Machine:
         self.process, self.parted = None, []
         # What is wrong, and when it ends.
         self.ends = {}
-        # Its disk fails: it may end by itself.
-        self.disk_fails = False
+        # Until when it may end by itself, for its disk fails, or did a moment ago.
+        self.may_end = 0
         ip("netns add", self.ns)
         ip("link add", self.port, "type veth peer name eth0 netns", self.ns)
         ip("link set", self.port, "master br0 up")
@@ -133,7 +133,7 @@ class Machine:
 
     def begin_disk(self):
         """Somebody else takes the rest of the file system: writes fail, of the device or of everything."""
-        self.disk_fails = True
+        self.may_end = float("inf")
         mount = self.cluster.mounts[self.id]
         with open(mount + "/hog", "wb") as f:
             s = os.statvfs(mount)
@@ -146,11 +146,8 @@ class Machine:
 
     def end_disk(self):
         os.unlink(self.cluster.mounts[self.id] + "/hog")
-        # As whoever looks after it would: an OSD that ended is started again, one that lives gets no special treatment.
-        if self.process.poll() is not None:
-            self.cluster.count["ended of its disk"] += 1
-            self.start()
-        self.disk_fails = False
+        # One that has met the failure takes a moment to end.
+        self.may_end = time.monotonic() + 10
 
 class Chaos:
     def __init__(self, args, ns):
@@ -244,8 +241,13 @@ class Chaos:
     def watch(self):
         """Nobody ends by himself, except of a disk that fails; and nobody panics, ever."""
         for m in self.machines:
-            if "kill" not in m.ends and m.process.poll() is not None and not m.disk_fails:
+            if "kill" in m.ends or "disk" in m.ends or m.process.poll() is None:
+                continue
+            if time.monotonic() > m.may_end:
                 raise Failed("%s has ended by itself, exit code %d\n%s" % (m.name, m.process.returncode, m.log()))
+            # As whoever looks after it would.
+            self.count["ended of its disk"] += 1
+            m.start()
 
     def hurt(self):
         """Begins something, unless too much is wrong already for anything to go on: then nothing would be tried."""
@@ -301,6 +303,9 @@ class Chaos:
             self.step()
             time.sleep(self.rng.uniform(0.1, 1.2))
         self.end(float("inf"))
+        while any(m.may_end > time.monotonic() for m in self.machines):
+            self.watch()
+            time.sleep(0.2)
         for p in self.operators:
             p.wait(70)
         for osd in range(OSDS):
