@@ -86,11 +86,16 @@ pub fn rot(cluster: &mut Cluster, osd: HostId, pages: usize) {
     }
 }
 
+/// Everything on a disk goes bad, but the label.
+pub fn rot_whole(cluster: &mut Cluster, osd: HostId) {
+    let disk = cluster.sim.disk(osd);
+    disk.pages_in_use().into_iter().filter(|page| *page > 0).for_each(|page| disk.rot(page, 100));
+}
+
 /// Everything that one OSD has goes bad, with all OSDs down; then clients read everything.
 pub fn rot_one_disk(cluster: &mut Cluster, readers_before: usize, plan: &Plan) {
     let rotten = cluster.sim.rng().random_range(0..cluster.osds.len());
-    let disk = cluster.sim.disk(cluster.osds[rotten]);
-    disk.pages_in_use().into_iter().filter(|page| *page > 0).for_each(|page| disk.rot(page, 100));
+    rot_whole(cluster, cluster.osds[rotten]);
     cluster.osds.clone().into_iter().for_each(|osd| cluster.sim.start(osd));
     wait_for_clean(cluster);
     cluster.add_reader();

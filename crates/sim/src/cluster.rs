@@ -267,6 +267,11 @@ impl Cluster {
         });
     }
 
+    /// Commands that have not succeeded yet.
+    pub fn open_commands(&self) -> usize {
+        self.commands.get()
+    }
+
     /// Runs until every command has succeeded.
     pub fn await_commands(&mut self) {
         let (open, until) = (self.commands.clone(), self.sim.now_ns() + 300_000_000_000);

@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -36,12 +36,26 @@ const MAX_ERRNO: i32 = 4095;
 #[derive(Debug, Default)]
 pub struct History {
     ops: Vec<Map<String, Value>>,
+    /// Objects that were given up, and when first.
+    lost: BTreeMap<String, u64>,
 }
 
 impl History {
     /// One operation a line.
     pub fn lines(&self) -> String {
-        self.ops.iter().map(|op| Value::Object(op.clone()).to_string() + "\n").collect()
+        self.ops.iter().filter_map(|op| self.what_counts(op)).map(|op| Value::Object(op).to_string() + "\n").collect()
+    }
+
+    fn what_counts(&self, op: &Map<String, Value>) -> Option<Map<String, Value>> {
+        let mut op = op.clone();
+        let lost = op.get("object").and_then(|o| self.lost.get(o.as_str()?));
+        let when = |op: &Map<String, Value>, what: &str| op.get(what).and_then(Value::as_u64).unwrap_or_default();
+        match lost {
+            Some(at) if when(&op, "call") >= *at => return None,
+            Some(at) if when(&op, "return") >= *at => ["return", "result", "value"].iter().for_each(|key| drop(op.remove(*key))),
+            _ => {}
+        }
+        Some(op)
     }
 
     pub fn len(&self) -> usize {
@@ -50,6 +64,18 @@ impl History {
 
     pub fn is_empty(&self) -> bool {
         self.ops.is_empty()
+    }
+
+    /// An object that is raced for was given up: from here on nothing that happens to it counts, and what is under way may have
+    /// happened.
+    pub fn lose(&mut self, object: &str, at: u64) {
+        self.lost.entry(object.to_owned()).or_insert(at);
+    }
+
+    /// Whatever was raced for until now was.
+    pub fn lose_all(&mut self, at: u64) {
+        let objects: BTreeSet<String> = self.ops.iter().filter_map(|op| op.get("object")?.as_str().map(str::to_owned)).collect();
+        objects.iter().for_each(|object| self.lose(object, at));
     }
 
     fn begin(&mut self, op: Value) -> usize {
@@ -217,4 +243,25 @@ async fn swap(pool: &IoCtx, name: &[u8], expect: String, data: Bytes) -> Result<
     let extent = Extent { offset: 0, length: expect.len() as u64, ..Extent::default() };
     let ops = vec![OsdOp::with(Op::CmpExt(extent), Bytes::from(expect.into_bytes())), OsdOp::write_full(data)];
     pool.write_ops(name, ops, 0).await.map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_what_was_given_up_only_counts_what_was_answered_before() {
+        let mut h = History::default();
+        for (object, call, ends) in [("a", 1, 2), ("a", 3, 9), ("b", 4, 9), ("a", 7, 8)] {
+            let n = h.begin(json!({"object": object, "op": "read", "call": call}));
+            h.end(n, ends, "ok", Some("x"));
+        }
+        h.lose("a", 5);
+        h.lose("a", 8);
+        let lines: Vec<Value> = h.lines().lines().map(|l| serde_json::from_str(l).unwrap()).collect();
+        let seen: Vec<_> = lines.iter().map(|l| (l["object"].as_str().unwrap(), l["call"].as_u64().unwrap(), l["return"].as_u64())).collect();
+        assert_eq!(seen, [("a", 1, Some(2)), ("a", 3, None), ("b", 4, Some(9))]);
+        h.lose_all(4);
+        assert_eq!(h.lines().lines().count(), 2, "b was first lost at 4");
+    }
 }

@@ -2,7 +2,8 @@
 //!
 //! Environment: `SEED=n` replays one, prints faults, what clients do and what becomes of PGs, and shrinks it if it fails; `LESS=...` as
 //! that prints replays the shrunk one. `MINUTES=n` (10) runs new seeds from `FIRST` on (the time, unless given) on `JOBS` cores;
-//! `SEEDS=n` runs so many. `CHECKER` is the program of tests/linearizability. `SIM_LOG` filters what daemons log in a replay.
+//! `SEEDS=n` runs so many, `STOP=1` none after one that fails, `BEYOND=1` of
+//! them those beyond redundancy only. `CHECKER` is the program of tests/linearizability. `SIM_LOG` filters what daemons log in a replay.
 
 use sim::{Less, Outcome, Scenario, Trial, shrink};
 use std::cell::RefCell;
@@ -10,7 +11,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Command, ExitCode};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 thread_local! {
@@ -82,6 +83,10 @@ fn replay(seed: u64) -> ExitCode {
     let outcome = judge(&scenario, true);
     let (w, r, f, h) = (outcome.writes, outcome.reads, outcome.failed, outcome.history_ops);
     println!("seed {seed}: {} s simulated, {w} writes, {r} reads, {f} failed as they may, {h} racing operations", outcome.seconds);
+    if scenario.beyond {
+        println!("seed {seed}: {} objects given up, {} reads found them absent and {} older, {} objects cannot be read",
+            outcome.lost, outcome.absent, outcome.older, outcome.blocked);
+    }
     if outcome.faults.is_empty() {
         println!("seed {seed}: nothing is wrong");
         return ExitCode::SUCCESS;
@@ -111,6 +116,10 @@ struct Total {
     reads: u64,
     failed: u64,
     refused: u64,
+    lost: u64,
+    absent: u64,
+    older: u64,
+    blocked: u64,
     racing: usize,
     kinds: BTreeMap<&'static str, u64>,
     bad: Vec<u64>,
@@ -126,6 +135,10 @@ impl Total {
         self.reads += outcome.reads;
         self.failed += outcome.failed;
         self.refused += outcome.refused;
+        self.lost += outcome.lost;
+        self.absent += outcome.absent;
+        self.older += outcome.older;
+        self.blocked += outcome.blocked;
         self.racing += outcome.history_ops;
         for (kind, n) in outcome.kinds {
             *self.kinds.entry(kind).or_default() += n;
@@ -141,6 +154,8 @@ impl Total {
         println!("{} seeds ({} of them beyond redundancy), {hours:.1} simulated hours in {:.0} s", self.seeds, self.beyond, took.as_secs_f64());
         println!("{} writes acknowledged, {} reads compared, {} racing operations checked, {} writes found no room, {} operations failed as they may, {} events",
             self.writes, self.reads, self.racing, self.refused, self.failed, self.events);
+        println!("beyond redundancy: {} objects given up, {} reads found them absent and {} older, {} objects could not be read in the end",
+            self.lost, self.absent, self.older, self.blocked);
         let kinds: Vec<String> = self.kinds.iter().map(|(kind, n)| format!("{kind} {n}")).collect();
         println!("faults: {}", kinds.join(", "));
     }
@@ -161,15 +176,21 @@ fn run_many() -> ExitCode {
     }
     println!("seeds from {first} on, {jobs} at a time");
     let (next, total) = (AtomicU64::new(0), Mutex::new(Total::default()));
+    let only_beyond = env::<String>("BEYOND").is_some();
+    let (stop, failed) = (env::<String>("STOP").is_some(), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| loop {
                 let n = next.fetch_add(1, Ordering::Relaxed);
-                if n >= count || Instant::now() >= until {
+                if n >= count || Instant::now() >= until || stop && failed.load(Ordering::Relaxed) {
                     return;
                 }
                 let scenario = Scenario::of_seed(first + n);
+                if only_beyond && !scenario.beyond {
+                    continue;
+                }
                 let outcome = judge(&scenario, false);
+                failed.fetch_or(!outcome.faults.is_empty(), Ordering::Relaxed);
                 total.lock().expect("no thread panics with it").add(&scenario, outcome);
             });
         }

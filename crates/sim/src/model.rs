@@ -5,12 +5,13 @@
 
 use client::Omap;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// All that an object holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub struct Content {
     pub data: Vec<u8>,
     pub xattrs: Omap,
@@ -24,6 +25,20 @@ struct Expected {
     acked: Option<Content>,
     /// What a write under way would make of it.
     under_way: Option<Option<Content>>,
+    /// Checksums of everything that was ever written, or tried to be, where that may matter.
+    versions: BTreeSet<u64>,
+    lost: Option<Lost>,
+}
+
+/// What may have become of an object that the operator has given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lost {
+    /// It is as it was, or absent.
+    Deleted,
+    /// It is as it was at some time, perhaps before it was written first.
+    Older,
+    /// It was being written, and nobody knows to what the change was applied.
+    Unknown,
 }
 
 /// Everything the workload knows.
@@ -46,6 +61,16 @@ pub struct Model {
     pub lenient: bool,
     /// Operations that failed, where they may.
     pub failed: u64,
+    /// Readers of one object each that were answered.
+    pub answered: usize,
+    /// Objects that the operator gave up, and reads that found them absent, or something else than was acknowledged last.
+    pub lost: u64,
+    pub absent: u64,
+    pub older: u64,
+    /// How often everything there was may have been lost: writers make new objects then.
+    pub era: u32,
+    /// The operator has done what he could: what a lost object is read as now, it stays.
+    pub settled: bool,
     /// Objects whose writer does not know what they hold.
     given_up: BTreeSet<String>,
     /// Tells what clients do, with the time, to whoever replays a run.
@@ -55,7 +80,11 @@ pub struct Model {
 impl Model {
     /// A write is about to make `content` of the object.
     pub fn begin(&mut self, name: &str, content: Option<Content>) {
-        self.objects.entry(name.to_owned()).or_default().under_way = Some(content);
+        let object = self.objects.entry(name.to_owned()).or_default();
+        if self.lenient {
+            object.versions.insert(checksum(content.as_ref()));
+        }
+        object.under_way = Some(content);
     }
 
     /// The write was acknowledged.
@@ -87,6 +116,26 @@ impl Model {
         }
     }
 
+    /// The operator gives an object up: nobody writes it any more.
+    pub fn lose(&mut self, name: &str, lost: Lost) {
+        let Some(object) = self.objects.get_mut(name) else { return };
+        self.lost += 1;
+        self.given_up.insert(name.to_owned());
+        object.lost = match (object.lost, lost) {
+            _ if object.under_way.is_some() => Some(Lost::Unknown),
+            (None, lost) => Some(lost),
+            // Of an older one nothing may be left now.
+            (Some(Lost::Deleted), Lost::Older) => Some(Lost::Older),
+            (before, _) => before,
+        };
+    }
+
+    /// Whatever was written until now may be lost.
+    pub fn lose_all(&mut self) {
+        self.era += 1;
+        self.names().iter().for_each(|name| self.lose(name, Lost::Older));
+    }
+
     /// True if nobody may write the object any more.
     pub fn is_given_up(&self, name: &str) -> bool {
         self.given_up.contains(name)
@@ -116,7 +165,19 @@ impl Model {
         self.tell(|| format!("read {name}: {}", told(found).map_or("absent".into(), |c| format!("{} bytes, crc {:08x}", c.0, c.1))));
         let object = self.objects.get(name).cloned().unwrap_or_default();
         let allowed = std::iter::once(&object.acked).chain(&object.under_way);
-        if !allowed.into_iter().any(|content| content.as_ref() == found) {
+        let may_be = match object.lost {
+            None => false,
+            Some(Lost::Unknown) => true,
+            Some(Lost::Deleted) => found.is_none(),
+            Some(Lost::Older) => found.is_none() || object.versions.contains(&checksum(found)),
+        };
+        if may_be {
+            self.absent += u64::from(object.acked.is_some() && found.is_none());
+            self.older += u64::from(object.acked.as_ref() != found && found.is_some());
+            if let Some(object) = self.objects.get_mut(name).filter(|o| self.settled && o.under_way.is_none()) {
+                (object.acked, object.lost) = (found.cloned(), None);
+            }
+        } else if !allowed.into_iter().any(|content| content.as_ref() == found) {
             let none = Content::default();
             let (expected, got) = (object.acked.as_ref().unwrap_or(&none), found.unwrap_or(&none));
             let what = [
@@ -125,9 +186,9 @@ impl Model {
                 keys_that_differ("omap keys", &expected.omap, &got.omap),
             ];
             let (acked, under_way) = (told(object.acked.as_ref()), object.under_way.map(|c| told(c.as_ref())));
-            let found = told(found);
+            let (found, lost) = (told(found), object.lost);
             self.faults.push(format!(
-                "{name} holds {found:?}, acknowledged {acked:?}, under way {under_way:?}; {}",
+                "{name} holds {found:?}, acknowledged {acked:?}, under way {under_way:?}, lost {lost:?}; {}",
                 what.into_iter().flatten().collect::<Vec<_>>().join(", ")
             ));
         }
@@ -137,6 +198,12 @@ impl Model {
     pub fn fault(&mut self, what: String) {
         self.faults.push(what);
     }
+}
+
+fn checksum(content: Option<&Content>) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    content.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Length, checksum and first byte of the data, numbers of xattrs and omap keys.
@@ -182,5 +249,47 @@ mod tests {
         m.begin("a", Some(holds(2)));
         m.check("a", Some(&holds(3)));
         assert_eq!(m.faults.len(), 3);
+    }
+
+    #[test]
+    fn what_was_given_up_may_be_older_and_nothing_that_was_never_written() {
+        let holds = |b: u8| Content { data: vec![b], ..Content::default() };
+        let faults = |lost: Lost, under_way: bool, found: Option<Content>| {
+            let mut m = Model { lenient: true, ..Model::default() };
+            for n in 1..4 {
+                m.begin("a", Some(holds(n)));
+                m.acknowledged("a");
+            }
+            if under_way {
+                m.begin("a", Some(holds(4)));
+            }
+            m.check("a", Some(&holds(2)));
+            assert_eq!(m.faults.len(), 1, "nothing is lost yet");
+            m.lose("a", lost);
+            m.check("a", found.as_ref());
+            assert!(m.is_given_up("a"));
+            m.faults.len() - 1
+        };
+        assert_eq!([Some(1), Some(3), None, Some(4)].map(|n| faults(Lost::Older, false, n.map(holds))), [0, 0, 0, 1]);
+        assert_eq!([Some(1), Some(3), None].map(|n| faults(Lost::Deleted, false, n.map(holds))), [1, 0, 0]);
+        assert_eq!([Some(1), Some(9)].map(|n| faults(Lost::Older, true, n.map(holds))), [0, 0]);
+    }
+
+    #[test]
+    fn what_was_given_up_does_not_change_any_more() {
+        let holds = |b: u8| Content { data: vec![b], ..Content::default() };
+        let mut m = Model { lenient: true, ..Model::default() };
+        for n in 1..4 {
+            m.begin("a", Some(holds(n)));
+            m.acknowledged("a");
+        }
+        m.lose_all();
+        m.settled = true;
+        m.check("a", Some(&holds(2)));
+        m.check("a", Some(&holds(2)));
+        assert_eq!((m.faults.len(), m.older, m.era), (0, 1, 1));
+        m.check("a", Some(&holds(3)));
+        m.check("a", None);
+        assert_eq!(m.faults.len(), 2);
     }
 }

@@ -54,6 +54,12 @@ pub enum Fault {
     RotAnyway { osd: usize, pages: usize },
     /// Beyond what redundancy promises: the next read fails whatever else is wrong.
     ReadErrorAnyway { osd: usize },
+    /// Beyond what redundancy promises: everything on some disks goes bad at once, and nothing of it is in memory any more.
+    RotWhole { osds: Vec<usize> },
+    /// Beyond what redundancy promises: OSDs die at once and never come back, with whatever only they had.
+    Gone { osds: Vec<usize> },
+    /// The operator declares OSDs lost that are gone, gives up objects that are unfound, and may get new disks.
+    GiveUp { revert: bool, replace: bool },
 }
 
 impl Fault {
@@ -82,6 +88,9 @@ impl Fault {
             Fault::MonLeaves { .. } => "monitor leaves",
             Fault::RotAnyway { .. } => "rot beyond redundancy",
             Fault::ReadErrorAnyway { .. } => "read errors beyond redundancy",
+            Fault::RotWhole { .. } => "whole disks rotten",
+            Fault::Gone { .. } => "OSDs gone for good",
+            Fault::GiveUp { .. } => "given up what is lost",
         }
     }
 }
@@ -184,6 +193,8 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
     let peace = rng.random_ratio(1, 2);
     let mut peaceful = 0;
     let (mut pgs, mut pgps) = (plan.pgs, plan.pgs);
+    // Mostly enough OSDs are left to serve, and always one to be asked.
+    let may_go = if beyond && rng.random_ratio(3, 4) { plan.osds - plan.min_size as usize } else { plan.osds - 1 };
     let count = rng.random_range(4..24);
     let mut out: Vec<Planned> = Vec::new();
     for _ in 0..count {
@@ -192,10 +203,7 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
         let other = (any + rng.random_range(1..everyone)) % everyone;
         let osd = rng.random_range(0..plan.osds);
         let fault = match kinds.choose(rng).copied().unwrap_or_default() {
-            _ if beyond && rng.random_ratio(1, 3) => match rng.random() {
-                true => Fault::RotAnyway { osd, pages: rng.random_range(1..200) },
-                false => Fault::ReadErrorAnyway { osd },
-            },
+            _ if beyond && rng.random_ratio(1, 2) => beyond_redundancy(rng, plan, may_go),
             _ if peace && !beyond && peaceful < 2 && plan.scrub_s > 0 && rng.random_ratio(1, 8) => {
                 peaceful += 1;
                 match rng.random_range(0..3) {
@@ -229,6 +237,23 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
         change_mons(rng, &mut out);
     }
     out
+}
+
+fn beyond_redundancy(rng: &mut ChaCha8Rng, plan: &Plan, may_go: usize) -> Fault {
+    let osd = rng.random_range(0..plan.osds);
+    match rng.random_range(0..10) {
+        0 | 1 => Fault::RotAnyway { osd, pages: rng.random_range(1..200) },
+        2 => Fault::ReadErrorAnyway { osd },
+        3 | 4 => Fault::RotWhole { osds: some(rng, plan.osds) },
+        5 | 6 => Fault::Gone { osds: some(rng, may_go) },
+        _ => Fault::GiveUp { revert: rng.random_ratio(2, 3), replace: rng.random() },
+    }
+}
+
+/// One of the first `of`, or some.
+fn some(rng: &mut ChaCha8Rng, of: usize) -> Vec<usize> {
+    let count = if rng.random() { 1 } else { rng.random_range(1..=of) };
+    rand::seq::index::sample(rng, of, count).into_vec()
 }
 
 /// From a moment to half a minute: every order of magnitude as often as any other.
@@ -272,6 +297,6 @@ mod tests {
     fn a_seed_gives_one_scenario_and_seeds_give_all_kinds_of_faults() {
         assert_eq!(Scenario::of_seed(7).faults, Scenario::of_seed(7).faults);
         let kinds: std::collections::BTreeSet<_> = (0..200).flat_map(|s| Scenario::of_seed(s).faults).map(|f| f.fault.kind()).collect();
-        assert_eq!(kinds.len(), 22, "{kinds:?}");
+        assert_eq!(kinds.len(), 25, "{kinds:?}");
     }
 }

@@ -6,6 +6,7 @@
 use crate::checks;
 use crate::cluster::Cluster;
 use crate::history::History;
+use crate::model::Lost;
 use crate::host::HostId;
 use crate::scenario::{Fault, Planned, Scenario};
 use std::cell::RefCell;
@@ -15,6 +16,10 @@ use std::time::Duration;
 use store::mem::MemIo;
 
 const SECOND: u64 = 1_000_000_000;
+/// What OSDs are asked when objects are given up, and how often their answers are looked for.
+const LIST: u64 = 2;
+const MARK: u64 = 3;
+const STEP_NS: u64 = 50_000;
 
 /// How a run ended.
 #[derive(Debug, Default, Clone)]
@@ -28,6 +33,11 @@ pub struct Outcome {
     pub failed: u64,
     /// Writes that found no room.
     pub refused: u64,
+    /// Objects that the operator gave up, reads that found such an object absent or older, and objects that nobody could read in the end.
+    pub lost: u64,
+    pub absent: u64,
+    pub older: u64,
+    pub blocked: u64,
     /// What was wrong.
     pub faults: Vec<String>,
     /// How many faults of each kind there were.
@@ -46,6 +56,8 @@ pub struct Trial {
     ends: BTreeMap<(u64, usize), Fault>,
     /// Who is down for a reason that ends.
     down: BTreeSet<HostId>,
+    /// OSDs that never come back, by number, and whether they were declared lost.
+    gone: BTreeMap<usize, bool>,
     kinds: BTreeMap<&'static str, u64>,
     latency: (std::ops::Range<u64>, std::ops::Range<u64>),
     hosts: Vec<HostId>,
@@ -54,6 +66,7 @@ pub struct Trial {
     /// Monitors that the map should have in the end.
     mons: usize,
     tell: bool,
+    blocked: u64,
 }
 
 impl Trial {
@@ -72,8 +85,10 @@ impl Trial {
             history: Rc::default(),
             ends: BTreeMap::new(),
             down: BTreeSet::new(),
+            gone: BTreeMap::new(),
             kinds: BTreeMap::new(),
             meddled: false,
+            blocked: 0,
             scenario,
             cluster,
             tell,
@@ -112,6 +127,10 @@ impl Trial {
             reads: model.reads,
             failed: model.failed,
             refused: model.refused,
+            lost: model.lost,
+            absent: model.absent,
+            older: model.older,
+            blocked: self.blocked,
             faults: model.faults.clone(),
             history: history.lines(),
             history_ops: history.len(),
@@ -242,6 +261,28 @@ impl Trial {
                 sim.fail_io(host(osd), MemIo::Read(0));
                 return false;
             }
+            Fault::RotWhole { osds } => {
+                for host in osds.iter().map(|osd| self.hosts[*osd]).collect::<Vec<_>>() {
+                    checks::rot_whole(&mut self.cluster, host);
+                    if self.cluster.sim.is_running(host) {
+                        self.cluster.sim.crash(host, false);
+                        self.cluster.sim.start(host);
+                    }
+                }
+                return false;
+            }
+            Fault::Gone { osds } => {
+                for osd in osds {
+                    sim.crash(host(osd), true);
+                    self.down.remove(&host(osd));
+                    self.gone.entry(*osd).or_insert(false);
+                }
+                return false;
+            }
+            Fault::GiveUp { revert, replace } => {
+                self.give_up(*revert, *replace);
+                return false;
+            }
             Fault::MonJoins => {
                 self.cluster.add_mon();
                 self.mons += 1;
@@ -286,7 +327,7 @@ impl Trial {
             Fault::SlowNet { .. } => self.slow_net(1),
             Fault::SlowDisk { host: n, .. } => self.cluster.sim.slow_disk(host(n), 1),
             // Whoever ended of it is started again; whoever met none is, too, and meets none later.
-            Fault::DiskError { host: n, .. } if !self.down.contains(&host(n)) => {
+            Fault::DiskError { host: n, .. } if !self.down.contains(&host(n)) && !self.is_gone(host(n)) => {
                 let host = host(n);
                 self.cluster.sim.crash(host, false);
                 self.cluster.sim.start(host);
@@ -296,7 +337,7 @@ impl Trial {
     }
 
     fn start(&mut self, host: HostId) {
-        if self.down.remove(&host) && !self.cluster.sim.is_running(host) {
+        if self.down.remove(&host) && !self.cluster.sim.is_running(host) && !self.is_gone(host) {
             self.cluster.sim.start(host);
         }
     }
@@ -316,7 +357,7 @@ impl Trial {
         self.cluster.sim.heal();
         // A monitor that has left ends again.
         for host in self.hosts.clone() {
-            if !self.cluster.sim.is_running(host) {
+            if !self.cluster.sim.is_running(host) && !self.is_gone(host) {
                 self.cluster.sim.start(host);
             }
         }
@@ -362,6 +403,89 @@ impl Trial {
         self.cluster.sim.start(self.hosts[osd]);
     }
 
+    fn is_gone(&self, host: HostId) -> bool {
+        self.gone.keys().any(|osd| self.hosts[*osd] == host)
+    }
+
+    /// The operator writes off what will not come back: OSDs that are gone, and what nobody who is left has. From then on what was
+    /// written before may be as it was at any time.
+    fn give_up(&mut self, revert: bool, replace: bool) {
+        self.declare_lost();
+        if replace && self.cluster.open_commands() == 0 {
+            for osd in std::mem::take(&mut self.gone).into_keys() {
+                self.cluster.replace_disk(osd);
+                self.cluster.sim.start(self.hosts[osd]);
+            }
+        }
+        for pg in 0..self.cluster.pgs {
+            self.mark_unfound_lost(&format!("1.{pg:x}"), revert);
+        }
+    }
+
+    fn declare_lost(&mut self) {
+        let gone: Vec<usize> = self.gone.iter().filter(|(_, declared)| !**declared).map(|(osd, _)| *osd).collect();
+        if gone.is_empty() {
+            return;
+        }
+        // A placement group that waits for one of them may go on with what others have.
+        self.cluster.model.borrow_mut().lose_all();
+        self.history.borrow_mut().lose_all(self.cluster.sim.now_ns());
+        for osd in gone {
+            self.cluster.command(&format!(r#"{{"prefix": "osd down", "ids": ["{osd}"]}}"#));
+            self.cluster.command(&format!(r#"{{"prefix": "osd lost", "id": {osd}, "yes_i_really_mean_it": true}}"#));
+            self.gone.insert(osd, true);
+        }
+        for _ in 0..60 {
+            self.advance(SECOND);
+            if self.cluster.open_commands() == 0 {
+                break;
+            }
+        }
+    }
+
+    /// Every OSD is told; the primary obeys, or says why not. Returns how many objects are given up.
+    fn mark_unfound_lost(&mut self, pg: &str, revert: bool) -> usize {
+        let began = self.cluster.sim.now_ns();
+        let how = if revert { "revert" } else { "delete" };
+        self.cluster.sim.admin_replies();
+        let mut asked: BTreeSet<HostId> = self.cluster.osds.iter().copied().filter(|osd| self.cluster.sim.is_running(*osd)).collect();
+        for osd in &asked {
+            self.cluster.sim.admin(*osd, LIST, &format!(r#"{{"prefix": "pg", "pgid": "{pg}", "cmd": "list_unfound", "format": "json"}}"#));
+            self.cluster.sim.admin(*osd, MARK, &format!(r#"{{"prefix": "pg", "pgid": "{pg}", "cmd": "mark_unfound_lost", "mulcmd": "{how}"}}"#));
+        }
+        let mut given_up = 0;
+        while !asked.is_empty() {
+            // Nobody is answered by what is given up before a disk has flushed that.
+            self.cluster.sim.run_until(self.cluster.sim.now_ns() + STEP_NS);
+            let replies = self.cluster.sim.admin_replies();
+            for (osd, _, reply) in replies.iter().filter(|(_, what, _)| *what == LIST) {
+                asked.remove(osd);
+                // Who obeys answers later.
+                let refused = replies.iter().find(|(whom, what, _)| whom == osd && *what == MARK);
+                let (names, more) = unfound_in(reply);
+                if let Some((_, _, why)) = refused.filter(|_| !names.is_empty()) {
+                    self.say(|| format!("{pg} keeps {} unfound objects: {}", names.len(), String::from_utf8_lossy(why)));
+                    continue;
+                }
+                if !names.is_empty() {
+                    self.say(|| format!("{pg} gives up, {how}: {}", names.join(" ")));
+                }
+                if more {
+                    self.cluster.model.borrow_mut().lose_all();
+                    self.history.borrow_mut().lose_all(began);
+                }
+                given_up += names.len();
+                for name in names {
+                    let lost = if revert { Lost::Older } else { Lost::Deleted };
+                    self.cluster.model.borrow_mut().lose(&name, lost);
+                    self.history.borrow_mut().lose(&name, began);
+                }
+            }
+            asked.retain(|osd| self.cluster.sim.is_running(*osd));
+        }
+        given_up
+    }
+
     // --- checks
 
     /// Everything that redundancy promises.
@@ -400,11 +524,45 @@ impl Trial {
     /// What is read is right, as far as anything can be read.
     fn look_beyond(&mut self) {
         self.cluster.model.borrow_mut().stop = true;
+        self.say(|| "everything is over; what can be saved is".into());
         self.advance(60 * SECOND);
-        self.cluster.add_readers();
-        let tasks = usize::MAX;
-        self.cluster.run_until_finished(tasks, Duration::from_secs(120));
+        self.declare_lost();
+        for round in 0..10 {
+            let given_up: usize = (0..self.cluster.pgs).map(|pg| self.mark_unfound_lost(&format!("1.{pg:x}"), round % 2 == 0)).sum();
+            self.advance(15 * SECOND);
+            if given_up == 0 && round > 1 {
+                break;
+            }
+        }
+        // Nobody gives anything up any more: what is found stays, whoever starts anew.
+        self.cluster.model.borrow_mut().settled = self.cluster.open_commands() == 0;
+        self.read_what_is_left();
+        let left: Vec<HostId> = self.cluster.osds.iter().copied().filter(|osd| !self.is_gone(*osd)).collect();
+        for osd in left {
+            self.cluster.sim.crash(osd, true);
+            self.cluster.sim.start(osd);
+        }
+        self.advance(60 * SECOND);
+        self.read_what_is_left();
     }
+
+    /// Notes how many objects nobody can be told of.
+    fn read_what_is_left(&mut self) {
+        let objects = self.cluster.model.borrow().names().len();
+        self.cluster.model.borrow_mut().answered = 0;
+        self.cluster.add_readers();
+        let (model, until) = (self.cluster.model.clone(), self.cluster.sim.now_ns() + 120 * SECOND);
+        self.cluster.sim.run_until_done(until, || model.borrow().answered >= objects || !model.borrow().faults.is_empty());
+        self.blocked = objects.saturating_sub(self.cluster.model.borrow().answered) as u64;
+    }
+}
+
+/// Names in the answer to `list_unfound`, and whether there are more.
+fn unfound_in(reply: &[u8]) -> (Vec<String>, bool) {
+    let json = reply.iter().position(|b| *b == b'{').and_then(|at| serde_json::from_slice::<serde_json::Value>(reply.get(at..)?).ok());
+    let objects = json.as_ref().and_then(|list| list.get("objects")?.as_array());
+    let names = objects.into_iter().flatten().filter_map(|o| Some(o.get("oid")?.get("oid")?.as_str()?.to_owned())).collect();
+    (names, json.as_ref().and_then(|list| list.get("more")?.as_bool()).unwrap_or_default())
 }
 
 /// Who has that number. A run with fewer clients than were drawn has others in their place.

@@ -67,7 +67,10 @@ impl Writer {
             if self.model.borrow().stop {
                 break;
             }
-            let object = format!("{}.{}", self.name, self.rng.random_range(0..self.work.objects_per_task));
+            let mut object = format!("{}.{}", self.name, self.rng.random_range(0..self.work.objects_per_task));
+            if let era @ 1.. = self.model.borrow().era {
+                object += &format!(".{era}");
+            }
             self.step(&pool, &object).await;
             let pause = self.rng.random_range(0..=self.work.pause_ms_max);
             self.clock.sleep(Duration::from_millis(pause)).await;
@@ -267,7 +270,7 @@ pub fn read_each(pool: &str, model: &Rc<RefCell<Model>>, handle: &Handle, clock:
         Box::pin(async move {
             let io = await_pool(&pool, &handle, &clock).await;
             read_and_check(&io, &name, &model).await;
-            model.borrow_mut().finished += 1;
+            model.borrow_mut().answered += 1;
         }) as Task
     };
     names.into_iter().map(read).collect()
