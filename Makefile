@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/dist/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery chaos chaos-short linearizability sim sim-short
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery chaos chaos-short linearizability sim sim-short mutants
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -88,6 +88,10 @@ sim: linearizability
 sim-short: export SEEDS = 400
 sim-short: export FIRST = 1
 sim-short: sim
+
+# Does the simulator find bugs? Plants one after the other (tests/mutants) in a copy, and runs seeds until one fails: an hour or two.
+mutants: linearizability
+	CACHE=$(CACHE) scripts/mutants $(NAMES)
 
 test: lint unit clients checks script wrong restart chaos-short sim-short scrub full fuzz
 
