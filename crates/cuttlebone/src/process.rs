@@ -22,8 +22,11 @@ const AWAITED: &str = "CUTTLEBONE_AWAITED";
 /// - To map pieces of 128 KiB and more for themselves, always: left alone it stops doing so when the first is freed, for
 ///   all that are not larger. RocksDB's memtables are made of such, and what they leave in the heap has holes.
 /// - To keep 8 MiB at the heap's end. It would be 128 KiB with the former set, and the kernel asked all the time.
-const MALLOC: (&str, &str) =
-    ("GLIBC_TUNABLES", "glibc.malloc.tcache_count=127:glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_threshold=8388608");
+/// - To ask for huge pages: maps and caches are looked up all over the heap. 10% of a small write's CPU.
+const MALLOC: (&str, &str) = (
+    "GLIBC_TUNABLES",
+    "glibc.malloc.tcache_count=127:glibc.malloc.mmap_threshold=131072:glibc.malloc.trim_threshold=8388608:glibc.malloc.hugetlb=1",
+);
 
 /// The above, unless the operator has said what he wants.
 fn malloc_setting() -> Option<(&'static str, &'static str)> {

@@ -6,6 +6,7 @@ use super::{ClientOp, Pg, Stage};
 use crate::effects::{Cx, Durable, Peer, TxcRoute};
 use crate::mutation::Mutation;
 use crate::ops::WatchAction;
+use bytes::Bytes;
 use denc::{Decoder, Encoder};
 use std::collections::{BTreeSet, VecDeque};
 use store::{Op, Transaction, TxcId};
@@ -90,20 +91,21 @@ impl RepOps {
 impl Pg {
     /// Submits a write here and sends it to every replica, in one turn.
     pub(super) fn start_write(&mut self, cx: &mut Cx<'_>, write: Write) {
-        let version = write.entry.version;
-        let object = write.entry.object.clone();
+        let (version, object) = (write.entry.version, write.entry.object.clone());
+        let row = LogRow { entry: write.entry, totals: write.totals };
+        let bytes = denc::to_bytes(&row, 0);
         let waiting_for: BTreeSet<OsdId> = self.replicas(cx.sh.whoami).collect();
-        let log_only = self.recovery.note_write(&object, write.totals.objects - self.totals.objects);
+        let log_only = self.recovery.note_write(&object, row.totals.objects - self.totals.objects);
         let trim_to = self.trim_point(cx.sh.log_entries_max);
-        let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &log_only, &write, trim_to));
-        self.recount_write(&object, &write.totals);
-        self.totals = write.totals;
+        let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &log_only, &bytes, &write.mutation, trim_to));
+        self.recount_write(&object, &row.totals);
+        self.totals = row.totals;
         let mut txn = self.transaction();
-        match is_lost(&write.entry) {
-            true => self.put_lost(cx, &mut txn, &write.entry, write.mutation),
+        match is_lost(&row.entry) {
+            true => self.put_lost(cx, &mut txn, &row.entry, write.mutation),
             false => write.mutation.into_transaction(&mut txn, &object),
         }
-        self.log_write(cx, &mut txn, write.entry, write.totals, trim_to);
+        self.log_write(cx, &mut txn, row.entry, bytes, trim_to);
         let route = TxcRoute::RepOp { pgid: self.id, interval: self.walk.since, version: version.version };
         cx.submit_routed(txn, route);
         self.repops.list.push_back(RepOpState {
@@ -120,16 +122,24 @@ impl Pg {
         });
     }
 
-    fn send_repops(&self, cx: &mut Cx<'_>, to: &BTreeSet<OsdId>, log_only: &BTreeSet<OsdId>, write: &Write, trim_to: EVersion) -> RepOp {
+    /// All copies store the same row: it is encoded once.
+    fn send_repops(
+        &self,
+        cx: &mut Cx<'_>,
+        to: &BTreeSet<OsdId>,
+        log_only: &BTreeSet<OsdId>,
+        row: &Bytes,
+        mutation: &Mutation,
+        trim_to: EVersion,
+    ) -> RepOp {
         let mut steps = Encoder::with_capacity(0, 256);
         let mut payload = BufList::default();
-        write.mutation.encode_split(&mut steps, &mut payload);
+        mutation.encode_split(&mut steps, &mut payload);
         let msg = RepOp {
             pgid: self.id,
             epoch: cx.sh.map.epoch,
             interval: self.walk.since,
-            entry: write.entry.clone(),
-            totals: write.totals,
+            row: row.clone(),
             committed_to: self.committed_to,
             trim_to,
             mutation: steps.finish(),
@@ -151,17 +161,16 @@ impl Pg {
         }
     }
 
-    /// Appends to the log, in memory and in the transaction.
-    fn log_write(&mut self, cx: &Cx<'_>, txn: &mut Transaction, entry: PgLogEntry, totals: PgTotals, trim_to: EVersion) {
+    /// Appends to the log, in memory and in the transaction. `row` is what is stored of the entry.
+    fn log_write(&mut self, cx: &Cx<'_>, txn: &mut Transaction, entry: PgLogEntry, row: Bytes, trim_to: EVersion) {
         if is_lost(&entry) {
             // How large the object was nobody knows.
             (self.history.approximate, self.recounting) = (true, None);
             self.put_meta(txn);
         }
-        let row = LogRow { entry, totals };
-        txn.coll_set(row_key(row.entry.version.version), denc::to_bytes(&row, 0));
-        self.last_user_version = self.last_user_version.max(row.entry.user_version);
-        self.log.push(row.entry);
+        txn.coll_set(row_key(entry.version.version), row);
+        self.last_user_version = self.last_user_version.max(entry.user_version);
+        self.log.push(entry);
         if let Some(trimmed) = self.log.trim_to(trim_to, cx.sh.log_dups_tracked) {
             // By name: a range would have the engine read what it is about to delete.
             let gone = trimmed.tail.start..=trimmed.tail.end;
@@ -237,7 +246,11 @@ impl Pg {
             return;
         }
         let payload_len = m.payload.len() as u64;
-        let version = m.entry.version;
+        let LogRow { entry, totals } = match denc::from_bytes(&m.row) {
+            Ok(row) => row,
+            Err(e) => return tracing::error!(pg = %self.id, "a replica's write whose log entry cannot be read: {e}"),
+        };
+        let version = entry.version;
         if version <= self.log.head() && self.log.contains(version) {
             return self.confirm_again(cx, m.interval, version);
         }
@@ -249,23 +262,23 @@ impl Pg {
             // With a lost session some are lost; the primary sends all of them again, in order.
             return tracing::warn!(pg = %self.id, %version, head = %self.log.head(), "a write out of order");
         }
-        let lost = is_lost(&m.entry);
-        if !m.log_only && !lost && self.missing.contains_key(&m.entry.object) {
-            return tracing::error!(pg = %self.id, %version, object = ?m.entry.object, "a write to what is missing here");
+        let lost = is_lost(&entry);
+        if !m.log_only && !lost && self.missing.contains_key(&entry.object) {
+            return tracing::error!(pg = %self.id, %version, object = ?entry.object, "a write to what is missing here");
         }
         cx.sh.perf.subop_w(payload_len);
-        self.totals = m.totals;
+        self.totals = totals;
         self.committed_to = m.committed_to;
         let mut txn = self.transaction();
-        if !m.log_only && m.entry.prior_version == EVersion::default() && m.entry.op == LogOp::Modify {
+        if !m.log_only && entry.prior_version == EVersion::default() && entry.op == LogOp::Modify {
             // The primary has looked for the object; copies that go the same way need not.
-            txn.create(&m.entry.object);
+            txn.create(&entry.object);
         }
         match lost && !m.log_only {
-            true => self.put_lost(cx, &mut txn, &m.entry, mutation),
-            false => mutation.into_transaction(&mut txn, &m.entry.object),
+            true => self.put_lost(cx, &mut txn, &entry, mutation),
+            false => mutation.into_transaction(&mut txn, &entry.object),
         }
-        self.log_write(cx, &mut txn, m.entry, m.totals, m.trim_to);
+        self.log_write(cx, &mut txn, entry, m.row, m.trim_to);
         let txc = cx.submit(txn);
         self.confirm(cx, m.interval, version, txc);
     }

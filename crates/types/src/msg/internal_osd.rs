@@ -11,14 +11,13 @@ use denc::{BString, Decode, Encode};
 
 message! {
     /// A write for a replica: what to log and what to do.
-    RepOp = 0x7100, v 3, c 3, p 127 {
+    RepOp = 0x7100, v 4, c 4, p 127 {
         pgid: PgId,
         /// The primary's map.
         epoch: Epoch,
         interval: Epoch,
-        entry: PgLogEntry,
-        /// The PG's totals after the write.
-        totals: PgTotals,
+        /// What every copy stores in its log: the entry, and the PG's totals after the write.
+        row: Bytes,
         /// Every acting OSD has everything up to here on stable storage.
         committed_to: EVersion,
         /// The log may forget everything up to here.
@@ -340,28 +339,15 @@ mod tests {
     use super::super::tests::round_trip;
     use super::*;
     use crate::msg::BufList;
-    use crate::pg::{LogOp, OpReturn};
-    use crate::{PoolId, ReqId};
+    use crate::PoolId;
 
     #[test]
     fn a_replicas_write_reads_back() {
-        let entry = PgLogEntry {
-            op: LogOp::Modify,
-            object: HObject::min(),
-            version: EVersion { epoch: Epoch(3), version: 7 },
-            prior_version: EVersion::default(),
-            user_version: 7,
-            reqid: ReqId::default(),
-            mtime: Utime::ZERO,
-            result: 0,
-            op_returns: vec![OpReturn { rval: 1, output: Bytes::from_static(b"out") }],
-        };
         round_trip(&RepOp {
             pgid: PgId { pool: PoolId(1), seed: 2 },
             epoch: Epoch(3),
             interval: Epoch(2),
-            entry,
-            totals: PgTotals { objects: 1, bytes: 2 },
+            row: Bytes::from_static(b"row"),
             committed_to: EVersion::default(),
             trim_to: EVersion::default(),
             mutation: Bytes::from_static(b"steps"),
