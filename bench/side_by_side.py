@@ -8,7 +8,7 @@ medians over the rounds, and the ratio to stock of each figure. Daemon CPU is us
 the cluster, monitor included, divided by the operations the client counted. Who is measured first changes from round
 to round; large objects are removed after each, so that neither disk fills.
 """
-import argparse, os, re, shutil, statistics, subprocess, sys, tempfile, time
+import argparse, os, re, shutil, signal, statistics, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
 from harness import Client
 from stock_cluster import StockCluster, read_pids
@@ -99,6 +99,8 @@ def percentile(cluster, pool, size, depth, mode, seconds):
 
 def arguments(doc):
     """The options of every comparison; each adds its own."""
+    # Whoever is told to end stops its clusters first: what they leave fills the disk.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     ap = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--bin", required=True)
     ap.add_argument("--peer", default="pacific", choices=["pacific", "reef", "tentacle", "none"])
