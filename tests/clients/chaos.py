@@ -64,7 +64,7 @@ class Machine:
         self.process, self.parted = None, []
         # What is wrong, and when it ends.
         self.ends = {}
-        # Until when it may end by itself, for its disk fails, or did a moment ago.
+        # Until when it may end by itself, for its disk has failed a moment ago.
         self.may_end = 0
         ip("netns add", self.ns)
         ip("link add", self.port, "type veth peer name eth0 netns", self.ns)
@@ -133,7 +133,6 @@ class Machine:
 
     def begin_disk(self):
         """Somebody else takes the rest of the file system: writes fail, of the device or of everything."""
-        self.may_end = float("inf")
         mount = self.cluster.mounts[self.id]
         with open(mount + "/hog", "wb") as f:
             s = os.statvfs(mount)

@@ -2,7 +2,7 @@
 //!
 //! A PG that does not serve is told at once, for then HEALTH_OK would be a lie; only of a new pool's PGs, which nobody
 //! uses yet, and of copies too few that lose nothing it is told when it lasts.
-//! So does one whose clients wait for a lease (`laggy`), of which upstream says nothing.
+//! One whose clients wait for a lease (`laggy`) does not serve either; upstream says nothing of it.
 //! Upstream: PGMap::get_health_checks in src/mon/PGMap.cc; SLOW_OPS in src/mgr/DaemonServer.cc.
 
 use crate::core::MgrSettings;
