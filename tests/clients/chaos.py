@@ -38,6 +38,8 @@ osd max markdown count = 1000
 [mon]
 admin socket = {dir}/run/$cluster-$name.asok
 mon data = {dir}/mon.$id
+[client]
+admin socket = {dir}/run/$cluster-$name.$pid.asok
 [osd]
 admin socket = {dir}/run/$cluster-$name.asok
 osd data = {dir}/osd.$id

@@ -8,7 +8,7 @@ finds nothing damaged, nothing older than what was acknowledged, nothing newer t
 objects and note when each operation began and ended and what it answered, for tests/linearizability. All end when standard
 input does, after a last look at everything, and print what they did as JSON.
 """
-import json, mmap, os, random, struct, sys, threading, time, traceback, zlib
+import json, mmap, os, random, struct, subprocess, sys, threading, time, traceback, zlib
 import rados
 
 POOL = "chaos"
@@ -63,6 +63,20 @@ def read(io, name):
     except rados.ObjectNotFound:
         return None
 
+def asked(socket, command):
+    """What a client or a daemon says on its admin socket, as JSON."""
+    p = subprocess.run(["timeout", "20", "ceph", "--admin-daemon", socket, command], capture_output=True, text=True)
+    return json.loads(p.stdout) if p.returncode == 0 else {"error": p.stderr}
+
+def waits(directory):
+    """The operations that this client waits for, and what the OSDs that they went to know of them."""
+    ours = asked("%s/run/ceph-client.admin.%d.asok" % (directory, os.getpid()), "objecter_requests").get("ops", [])
+    keep = ("tid", "pg", "osd", "object_id", "last_sent", "attempts", "osd_ops")
+    said = ["the client: %s" % {k: op.get(k) for k in keep} for op in ours]
+    for osd in sorted({op["osd"] for op in ours if op["osd"] >= 0}):
+        said.append("osd.%d: %s" % (osd, json.dumps(asked("%s/run/ceph-osd.%d.asok" % (directory, osd), "dump_ops_in_flight"))))
+    return said
+
 class Client:
     """Runs `step` in threads until standard input ends; then `last` once each."""
 
@@ -105,6 +119,8 @@ class Client:
             t.join(max(0.1, end - time.monotonic()))
             if t.is_alive():
                 self.bad.append("an operation hangs")
+        if any(t.is_alive() for t in all_):
+            self.bad += waits(self.directory)
         print(json.dumps({"done": self.done, "longest": self.longest, "bad": self.bad}), flush=True)
         os._exit(1 if self.bad else 0)
 

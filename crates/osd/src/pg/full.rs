@@ -1,7 +1,9 @@
 //! Writes to a full cluster, pool or disk: who may, who is told no, and who waits.
 //!
 //! Holds: what frees space always passes; a disk is never filled to where the store itself would fail, whoever insists.
-//! Upstream: PrimaryLogPG::prepare_transaction and do_op.
+//! Clients hold back, and send again, for what the map says; of what it does not say, they know nothing. A disk may be
+//! full for a moment in which no map comes: then we hold the write.
+//! Upstream: PrimaryLogPG::prepare_transaction and do_op; there such a write is dropped and its client waits for ever.
 
 use super::{ClientOp, Pg};
 use crate::effects::Cx;
@@ -18,6 +20,8 @@ pub(super) enum Verdict {
     Fail(Errno),
     /// No answer: the client holds back until the map says that there is room, then sends again.
     Drop,
+    /// Nobody has told the client: it is to be judged again soon.
+    Wait,
 }
 
 /// What is full.
@@ -68,7 +72,24 @@ fn verdict(full: Full, grows: bool, forces: bool, tries: bool) -> Verdict {
     match tries || forces {
         true if full.quota => Verdict::Fail(Errno::EDQUOT),
         true => Verdict::Fail(Errno::ENOSPC),
-        false => Verdict::Drop,
+        false if full.cluster || full.pool => Verdict::Drop,
+        false => Verdict::Wait,
+    }
+}
+
+impl Pg {
+    /// A disk has no room for a write: it is judged again in a moment, and what comes for the object waits behind it.
+    pub(super) fn wait_for_room(&mut self, mut op: ClientOp) {
+        op.fetched = Default::default();
+        self.short_of_room.insert(op.id);
+        self.park(op);
+    }
+
+    /// Time passes.
+    pub(super) fn look_for_room(&mut self, cx: &mut Cx<'_>) {
+        for id in std::mem::take(&mut self.short_of_room) {
+            self.resume(cx, id);
+        }
     }
 }
 
@@ -95,8 +116,12 @@ mod tests {
 
     #[test]
     fn a_write_that_grows_waits_for_room() {
-        for full in [POOL, QUOTA, CLUSTER, DISK] {
+        for full in [POOL, QUOTA, CLUSTER] {
             assert_eq!(verdict(full, true, false, false), Verdict::Drop);
+        }
+        for grows in [false, true] {
+            assert_eq!(verdict(DISK, grows, false, false), Verdict::Wait);
+            assert_eq!(verdict(Full { disk: true, ..CLUSTER }, grows, false, false), Verdict::Drop, "its client has been told");
         }
     }
 

@@ -110,6 +110,8 @@ pub(crate) struct Pg {
     pub waiting: VecDeque<ClientOp>,
     /// They wait because a lease is over.
     laggy: bool,
+    /// Running operations that wait for room on a disk.
+    short_of_room: BTreeSet<u64>,
     pub backoffs: Backoffs,
     watches: Watches,
     copies: Copies,
@@ -157,6 +159,7 @@ impl Pg {
             repops: RepOps::default(),
             waiting: VecDeque::new(),
             laggy: false,
+            short_of_room: BTreeSet::new(),
             backoffs: Backoffs::default(),
             watches: Watches::default(),
             copies: Copies::default(),
@@ -347,6 +350,7 @@ impl Pg {
         if matches!(self.stage, Stage::Active) && self.serves() {
             self.expire_watches(cx);
             self.scrub_tick(cx);
+            self.look_for_room(cx);
             self.pump(cx);
         }
     }
@@ -430,6 +434,7 @@ impl Pg {
     fn drop_interval_state(&mut self, cx: &mut Cx<'_>) {
         self.backoffs.release_all(cx, self.coll);
         self.laggy = false;
+        self.short_of_room.clear();
         self.drop_scrub(cx);
         let running = std::mem::take(&mut self.running).into_values().map(|r| r.op);
         let queued = std::mem::take(&mut self.queue).into_ops();

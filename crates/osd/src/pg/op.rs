@@ -261,6 +261,7 @@ impl Pg {
             Verdict::Fail(e) => self.refuse(cx, op, e),
             // The client holds back until the map says there is room, then sends again.
             Verdict::Drop => self.queue.leave(&op.object, op.access),
+            Verdict::Wait => self.wait_for_room(op),
         }
     }
 
@@ -446,6 +447,7 @@ impl Pg {
         let running = self.running.values().map(|r| match self.recovery.is_waited_for_by(&r.op) {
             true if self.missing.contains_key(&r.op.object) => (&r.op, "waiting for missing object"),
             true => (&r.op, "waiting for degraded object"),
+            false if self.short_of_room.contains(&r.op.id) => (&r.op, "waiting for room on a disk"),
             false => (&r.op, "started"),
         });
         let listings = self.recovery.listings.iter().map(|op| (op, "waiting for missing object"));

@@ -3,6 +3,7 @@
 mod harness;
 mod leases;
 mod lost;
+mod no_room;
 mod scrub;
 mod split;
 
