@@ -41,7 +41,7 @@ fn last_map() -> &'static OsdMap {
 fn reseal(data: &[u8], behind: usize) -> Vec<u8> {
     let mut data = data.to_vec();
     if let Some(at) = data.len().checked_sub(4 + behind) {
-        let run = |seed: u32, bytes: &[u8]| !crc32c::crc32c_append(!seed, bytes);
+        let run = |seed: u32, bytes: &[u8]| !denc::crc32c_append(!seed, bytes);
         let crc = run(run(u32::MAX, &data[..at]), &data[at + 4..]);
         data[at..at + 4].copy_from_slice(&crc.to_le_bytes());
     }

@@ -9,12 +9,14 @@
 
 extern crate self as denc;
 
+mod crc;
 mod decode;
 mod encode;
 mod std_types;
 
 pub use bstr::{BStr, BString, ByteSlice};
 pub use bytes::Bytes;
+pub use crc::{crc32c, crc32c_append};
 pub use decode::{Decode, DecodeError, Decoder};
 pub use denc_derive::{Decode, Encode};
 pub use encode::{Encode, Encoder};

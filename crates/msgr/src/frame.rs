@@ -83,7 +83,7 @@ impl Tag {
 
 /// Ceph's crc32c of `data` continuing from `seed`: not inverted, neither before nor after.
 pub(crate) fn crc(seed: u32, data: &[u8]) -> u32 {
-    !crc32c::crc32c_append(!seed, data)
+    !denc::crc32c_append(!seed, data)
 }
 
 /// `n` rounded up to a cipher block.

@@ -28,8 +28,8 @@ impl Log {
         let text = what.to_string();
         self.events += 1;
         self.mix(ns);
-        self.mix(crc32c::crc32c(text.as_bytes()).into());
-        self.mix(u64::from(crc32c::crc32c(bytes)) << 32 | bytes.len() as u64);
+        self.mix(denc::crc32c(text.as_bytes()).into());
+        self.mix(u64::from(denc::crc32c(bytes)) << 32 | bytes.len() as u64);
         if self.verbose {
             eprintln!("{:>14.6} {text}", Duration::from_nanos(ns).as_secs_f64());
         }

@@ -208,7 +208,7 @@ fn checksum(content: Option<&Content>) -> u64 {
 
 /// Length, checksum and first byte of the data, numbers of xattrs and omap keys.
 fn told(content: Option<&Content>) -> Option<(usize, u32, Option<u8>, usize, usize)> {
-    content.map(|c| (c.data.len(), crc32c::crc32c(&c.data), c.data.first().copied(), c.xattrs.len(), c.omap.len()))
+    content.map(|c| (c.data.len(), denc::crc32c(&c.data), c.data.first().copied(), c.xattrs.len(), c.omap.len()))
 }
 
 /// Where two contents differ, first to last byte, and whether the found one has zeros there.

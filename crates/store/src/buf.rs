@@ -45,7 +45,7 @@ pub(crate) fn block_crcs(list: &BufList, mut each: impl FnMut(u32)) {
         let mut rest = &piece[..];
         while !rest.is_empty() {
             let (now, later) = rest.split_at(rest.len().min(BLOCK as usize - have));
-            crc = crc32c::crc32c_append(crc, now);
+            crc = denc::crc32c_append(crc, now);
             have += now.len();
             rest = later;
             if have == BLOCK as usize {
@@ -69,7 +69,7 @@ mod tests {
         }
         let mut crcs = Vec::new();
         block_crcs(&list, |c| crcs.push(c));
-        let want: Vec<u32> = all.chunks(BLOCK as usize).map(crc32c::crc32c).collect();
+        let want: Vec<u32> = all.chunks(BLOCK as usize).map(denc::crc32c).collect();
         assert_eq!(crcs, want);
         let mut cutter = Cutter::new(list);
         assert_eq!(cutter.take(1500).contiguous(), all[..1500]);

@@ -289,7 +289,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 match self.deferred.drop_one(*phys) {
                     Some((_, true)) => free.push(*phys),
                     Some((data, false)) => {
-                        let block = Block { phys: *phys, crc: crc32c::crc32c(&data) };
+                        let block = Block { phys: *phys, crc: denc::crc32c(&data) };
                         // Copied where it would keep a larger buffer alive.
                         let alone = record.blocks.len() == 1;
                         self.cache.put(block, if alone { data } else { Bytes::copy_from_slice(&data) });
@@ -333,14 +333,14 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     pub(crate) fn handle_pend_read(&mut self, id: u64, piece: usize, block: Block, attempts: u32, result: Result<Bytes, Errno>) {
-        let good = result.as_ref().is_ok_and(|data| data.len() as u64 == BLOCK && crc32c::crc32c(data) == block.crc);
+        let good = result.as_ref().is_ok_and(|data| data.len() as u64 == BLOCK && denc::crc32c(data) == block.crc);
         if !good && attempts < self.config.retry_disk_reads {
             return self.read_for_pend(id, piece, block, attempts + 1);
         }
         let from = match result {
             Ok(data) if good => Source::Bytes(data),
             Ok(data) if data.len() as u64 == BLOCK => {
-                self.report_pend_checksum(id, block, crc32c::crc32c(&data));
+                self.report_pend_checksum(id, block, denc::crc32c(&data));
                 Source::Bad(data)
             }
             _ => Source::Bad(zeros(BLOCK as usize)),

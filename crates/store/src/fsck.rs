@@ -257,7 +257,7 @@ impl Fsck {
 
     fn judge_block(&mut self, (expected, nid, lblk): (u32, u64, u64), data: Result<Bytes, types::Errno>) {
         let (obj, off) = (self.objects[&nid].name.clone(), lblk * BLOCK);
-        match data.map(|data| crc32c::crc32c(&data)) {
+        match data.map(|data| denc::crc32c(&data)) {
             Ok(actual) if actual == expected => {}
             Ok(actual) => self.error(FsckError::Checksum { obj, off, expected, actual }),
             Err(errno) => self.error(FsckError::Unreadable { obj, off, errno }),

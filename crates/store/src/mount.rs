@@ -260,7 +260,7 @@ fn label(uuid: Uuid, size: u64) -> Vec<u8> {
     out.extend_from_slice(&FORMAT.to_le_bytes());
     out.extend_from_slice(uuid.as_bytes());
     out.extend_from_slice(&size.to_le_bytes());
-    out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
+    out.extend_from_slice(&denc::crc32c(&out).to_le_bytes());
     out.resize(BLOCK as usize, 0);
     out
 }
@@ -269,7 +269,7 @@ fn label(uuid: Uuid, size: u64) -> Vec<u8> {
 fn parse_label(block: &[u8]) -> Option<Uuid> {
     let label = block.get(..LABEL_LEN)?;
     let (body, crc) = label.split_last_chunk::<4>()?;
-    if crc32c::crc32c(body) != u32::from_le_bytes(*crc) || !body.starts_with(MAGIC) {
+    if denc::crc32c(body) != u32::from_le_bytes(*crc) || !body.starts_with(MAGIC) {
         return None;
     }
     Uuid::from_slice(body.get(12..28)?).ok()

@@ -116,7 +116,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     fn in_memory(&mut self, op: &mut ReadOp, lblk: u64, block: Block) -> Option<Bytes> {
         if let Some(data) = self.deferred.content(block.phys) {
-            let actual = crc32c::crc32c(&data);
+            let actual = denc::crc32c(&data);
             if actual != block.crc {
                 op.bad.push(Bad { lblk, block, actual: Some(actual) });
             }
@@ -144,7 +144,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if let Some(Part::Device { lblk, blocks, data }) = op.parts.get_mut(part) {
             match result {
                 Ok(bytes) if bytes.len() == blocks.len() * BLOCK as usize => {
-                    let checked = bytes.chunks(BLOCK as usize).map(crc32c::crc32c).zip(blocks.iter()).enumerate();
+                    let checked = bytes.chunks(BLOCK as usize).map(denc::crc32c).zip(blocks.iter()).enumerate();
                     for (i, (actual, block)) in checked.filter(|(_, (actual, block))| *actual != block.crc) {
                         op.bad.push(Bad { lblk: *lblk + i as u64, block: *block, actual: Some(actual) });
                     }

@@ -155,7 +155,7 @@ pub(crate) enum Source {
 impl Filled {
     /// As a source for other blocks.
     pub fn source(&self) -> Source {
-        let good = crc32c::crc32c(&self.data) == self.crc;
+        let good = denc::crc32c(&self.data) == self.crc;
         if good { Source::Bytes(self.data.clone()) } else { Source::Bad(self.data.clone()) }
     }
 }
@@ -199,6 +199,6 @@ pub(crate) fn compose(pieces: &[Piece]) -> Filled {
         };
         data[p.at..p.at + p.len].copy_from_slice(&from[p.from_at..p.from_at + p.len]);
     }
-    let crc = crc32c::crc32c(&data);
+    let crc = denc::crc32c(&data);
     Filled { data: data.into(), crc: if bad { !crc } else { crc } }
 }

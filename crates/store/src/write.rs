@@ -118,7 +118,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if pieces.iter().all(|p| matches!(p.from, Source::Bytes(_) | Source::Bad(_))) {
             let (data, crc) = match &pieces[..] {
                 [Piece { len, from_at: 0, from: Source::Bytes(data), .. }] if *len as u64 == BLOCK && data.len() == *len => {
-                    (data.clone(), crc32c::crc32c(data))
+                    (data.clone(), denc::crc32c(data))
                 }
                 _ => {
                     let filled = compose(&pieces);
@@ -206,7 +206,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
         if let Some(data) = self.deferred.content(block.phys) {
             // Content that was made of something unreadable has the wrong checksum on purpose.
-            return if crc32c::crc32c(&data) == block.crc { Source::Bytes(data) } else { Source::Bad(data) };
+            return if denc::crc32c(&data) == block.crc { Source::Bytes(data) } else { Source::Bad(data) };
         }
         match self.cache.get(block).or_else(|| self.direct_content(block.phys)) {
             Some(data) => Source::Bytes(data),

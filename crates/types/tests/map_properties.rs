@@ -39,7 +39,7 @@ fn a_step_that_carries_a_whole_map_replaces_everything() {
 /// Writes the checksum that the damaged bytes should have, so that the reader looks further than that.
 fn reseal(bytes: &mut [u8], behind: usize) {
     let Some(at) = bytes.len().checked_sub(4 + behind) else { return };
-    let run = |seed: u32, bytes: &[u8]| !crc32c::crc32c_append(!seed, bytes);
+    let run = |seed: u32, bytes: &[u8]| !denc::crc32c_append(!seed, bytes);
     let crc = run(run(u32::MAX, &bytes[..at]), &bytes[at + 4..]);
     bytes[at..at + 4].copy_from_slice(&crc.to_le_bytes());
 }

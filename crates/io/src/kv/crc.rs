@@ -17,7 +17,7 @@ pub unsafe extern "C" fn __wrap__ZN7rocksdb6crc32c6ExtendEjPKcm(crc: u32, data: 
     }
     // SAFETY: the caller's promise.
     let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len) };
-    crc32c::crc32c_append(crc, bytes)
+    denc::crc32c_append(crc, bytes)
 }
 
 /// Checks the function against the sum that every description of crc32c names. Also what makes the linker find it.

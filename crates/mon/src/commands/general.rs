@@ -436,6 +436,6 @@ fn report(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     });
     let body = crate::reply::render_json(if cmd.format == Format::Json { Format::Json } else { Format::JsonPretty }, &out);
     // Upstream prints the crc so that reports sent by mail can be checked.
-    let crc = crc32c::crc32c_append(!0, body.as_bytes()) ^ !0;
+    let crc = denc::crc32c_append(!0, body.as_bytes()) ^ !0;
     Ok(Reply { status: format!("report {crc}"), ..Reply::text(body) })
 }

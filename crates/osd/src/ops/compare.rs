@@ -39,7 +39,7 @@ impl Checksummer {
                 Checksummer::Xxhash32(seed) => e.put(&xxhash_rust::xxh32::xxh32(piece, seed)),
                 Checksummer::Xxhash64(seed) => e.put(&xxhash_rust::xxh64::xxh64(piece, seed)),
                 // Upstream's crc32c neither inverts its seed nor its result.
-                Checksummer::Crc32c(seed) => e.put(&!crc32c::crc32c_append(!seed, piece)),
+                Checksummer::Crc32c(seed) => e.put(&!denc::crc32c_append(!seed, piece)),
             };
         }
         e.finish()

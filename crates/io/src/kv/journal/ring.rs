@@ -94,7 +94,7 @@ impl Header {
         out.extend_from_slice(&len.to_le_bytes());
         out.extend_from_slice(&kind.code().to_le_bytes());
         frame[..HEADER].copy_from_slice(&out);
-        let sum = crc32c::crc32c(&frame[8..]);
+        let sum = denc::crc32c(&frame[8..]);
         frame[4..8].copy_from_slice(&sum.to_le_bytes());
     }
 }
@@ -240,7 +240,7 @@ impl<M: Medium> Reader<M> {
             self.medium.read(off + PAGE, &mut bytes[PAGE as usize..])?;
         }
         bytes.truncate(HEADER + header.len);
-        if crc32c::crc32c(&bytes[8..]) != header.sum {
+        if denc::crc32c(&bytes[8..]) != header.sum {
             return Ok(None);
         }
         Ok(Some((header, bytes.split_off(HEADER))))

@@ -68,7 +68,7 @@ impl Pg {
         match result {
             Ok(read) => {
                 for piece in &read.data.0 {
-                    current.crc = crc32c::crc32c_append(current.crc, piece);
+                    current.crc = denc::crc32c_append(current.crc, piece);
                 }
                 current.off += read.data.len() as u64;
                 if read.data.is_empty() && current.off < current.object.size {
@@ -162,14 +162,14 @@ impl Current {
         let from = match &self.after {
             None => {
                 let header = cx.disk.omap_get_header(coll, name)?;
-                self.omap_crc = crc32c::crc32c_append(self.omap_crc, &header);
+                self.omap_crc = denc::crc32c_append(self.omap_crc, &header);
                 Bound::Unbounded
             }
             Some(after) => Bound::Excluded(after.as_slice()),
         };
         let page = cx.disk.omap_list(coll, name, from, PAIRS)?;
         for pair in &page {
-            self.omap_crc = crc32c::crc32c_append(self.omap_crc, &denc::to_bytes(pair, 0));
+            self.omap_crc = denc::crc32c_append(self.omap_crc, &denc::to_bytes(pair, 0));
         }
         let done = page.len() < PAIRS;
         self.after = page.into_iter().next_back().map(|(key, _)| key).or(self.after.take());

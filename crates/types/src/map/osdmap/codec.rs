@@ -33,7 +33,7 @@ pub(super) fn encode_checked(e: &mut Encoder, body: impl FnOnce(&mut Encoder) ->
 
 /// crc32c as upstream runs it: the seed is the register itself, and nothing is inverted at the end.
 pub(super) fn ceph_crc(seed: u32, bytes: &[u8]) -> u32 {
-    !crc32c::crc32c_append(!seed, bytes)
+    !denc::crc32c_append(!seed, bytes)
 }
 
 impl OsdMap {
