@@ -28,7 +28,7 @@ use std::ops::Bound;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use store::{IoId, Kv, KvBatch, KvError, transient};
+use store::{IoId, Kv, KvBatch, KvError};
 use tables::Tables;
 use types::Errno;
 
@@ -156,16 +156,20 @@ impl RocksKv {
         self.tables.families().into_iter().filter_map(|cf| db.property_value_cf(cf, name).ok().flatten()).collect()
     }
 
-    /// Bytes of memory in memtables and block cache.
+    /// Bytes of memory in memtables, what waits to get there, and block cache.
     pub fn memory(&self) -> u64 {
         let db = &self.tables.db;
         let families = self.tables.families().into_iter();
         let memtables = families.filter_map(|cf| db.property_int_value_cf(cf, "rocksdb.cur-size-all-mem-tables").ok().flatten());
-        memtables.sum::<u64>() + db.property_int_value("rocksdb.block-cache-usage").ok().flatten().unwrap_or(0)
+        let gathered = self.journal.as_ref().map_or(0, Journal::memory);
+        gathered + memtables.sum::<u64>() + db.property_int_value("rocksdb.block-cache-usage").ok().flatten().unwrap_or(0)
     }
 
     /// Up to `limit` pairs of a range, from its lower end or its upper: what the database has, and the journal's rows.
     fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize, ascending: bool) -> Result<Vec<(Bytes, Bytes)>, KvError> {
+        if let Some(journal) = &self.journal {
+            journal.settle(&self.tables, prefix_of(from, to))?;
+        }
         let mut cursor = self.tables.cursor(from, to);
         let mut found = if ascending {
             cursor.seek_to_first();
@@ -218,6 +222,11 @@ impl Layout {
             (Layout::ObjectStore, Some(b'M')) => "omap",
             _ => "default",
         }
+    }
+
+    /// Is the pair of this key one that a journal gathers? An object's, and a collection's.
+    fn gathers(self, key: &[u8]) -> bool {
+        self.has_journal() && matches!(key.first(), Some(b'O' | b'P'))
     }
 
     fn has_journal(self) -> bool {
@@ -291,8 +300,8 @@ fn base_options(config: &RocksConfig, cache: &Cache) -> Options {
 
 impl Kv for RocksKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
-        if let Some(journal) = self.journal.as_ref().filter(|_| transient(key).is_some()) {
-            return Ok(journal.get(key));
+        if let Some(known) = self.journal.as_ref().and_then(|journal| journal.get(key)) {
+            return Ok(known);
         }
         let found = self.tables.db.get_pinned_cf(self.tables.family(key), key).map_err(|e| kv_error("get", e))?;
         Ok(found.map(|v| Bytes::copy_from_slice(&v)))

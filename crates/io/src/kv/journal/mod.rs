@@ -8,10 +8,13 @@
 //!   database on disk never knows of something that the journal does not: what it says of deferred blocks is true.
 //! - All families are flushed together, and with them the root, which says how far the journal has been applied and from
 //!   where it has to be read. Behind the root's frame, every batch is applied again.
+//! - Objects' and collections' pairs stay out of the database until a checkpoint begins (`gathered`), which takes them over a few
+//!   with every batch, lest anybody wait for all of them.
 //! - Transient rows (`store::transient`) live in the journal and in memory, and most never reach the database. They hold
 //!   the ring's tail; those that would hold it for too long are spilled into a family of their own by a checkpoint.
 
 mod file;
+mod gathered;
 mod ops;
 mod ring;
 mod root;
@@ -21,10 +24,12 @@ use super::tables::Tables;
 use super::{OpenError, RocksConfig, kv_error_io, locked};
 use bytes::Bytes;
 use file::RingFile;
+use gathered::Gathered;
 use ring::{HEADER, Kind, Place, Reader, Writer};
 use rocksdb::WriteBatch;
 pub use root::{KEY as ROOT_KEY, Root};
 use rows::Rows;
+use std::cell::RefCell;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -35,6 +40,9 @@ use store::{KvBatch, KvError, KvOp, transient};
 const FRAME_BYTES_MAX: usize = 1 << 20;
 /// What an operation takes in a memtable beside its bytes, roughly.
 const ROW_OVERHEAD: usize = 64;
+/// So many pairs a checkpoint takes over with every batch: it is through with the pairs of so many batches after as many
+/// sixteenths of their number, and what one of them waits longer for it cannot be told from noise.
+const TAKEN_OVER_AT_ONCE: usize = 16;
 /// How often to look whether the ring has got room.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -51,6 +59,8 @@ pub struct Journal {
     shared: Arc<Shared>,
     /// All transient rows.
     rows: Rows,
+    /// Pairs that the database gets with the next checkpoint. Reading may have it get them before.
+    gathered: RefCell<Gathered>,
     size: u64,
     /// What lies before this may be overwritten.
     tail: u64,
@@ -58,7 +68,9 @@ pub struct Journal {
     memtable_bytes_max: u64,
     /// Bytes in them, roughly.
     memtable_bytes: u64,
-    /// Begun, and not yet known to be on disk.
+    /// A checkpoint has begun, and the database takes over what was gathered up to this frame.
+    taking_over: Option<Place>,
+    /// Written, and not yet known to be on disk.
     checkpoint: Option<Root>,
     /// By so many 1024ths the next checkpoint comes early. OSDs that hold copies of the same fill their journals alike:
     /// each begins at a point of its own, lest all make checkpoints at the same moment and clients see it.
@@ -111,18 +123,22 @@ impl Journal {
             this.checkpoint(tables, Spill::Old, true).map_err(kv)?;
             return Ok(this);
         };
-        let mut replay = Replay { tables, rows: &mut rows, applied: root.applied, bytes: 0, last: root.start };
+        let mut gathered = Gathered::default();
+        let mut replay =
+            Replay { tables, rows: &mut rows, gathered: &mut gathered, applied: root.applied, bytes: 0, last: root.start };
         let next = replay.run(&path, &root)?;
         let (last, replayed) = (replay.last, replay.bytes);
         let medium = RingFile::open(&path).map_err(io)?;
         let mut tail = root.start.pos;
         if next.pos - tail > root.size / 8 * DUE_FROM {
             // Whoever is killed again and again as he starts must not fill the ring with beginnings.
+            gathered.take_over_all(tables).map_err(kv)?;
             let root = next_root(tables, &mut rows, Spill::Old.before(next.pos, root.size), last, root.size, true).map_err(kv)?;
             tail = root.start.pos;
         }
         let writer = Writer::start(medium, root.size, next, run()?).map_err(io)?;
         let mut this = Journal::new(writer, rows, tail, memtable_bytes_max);
+        this.gathered = RefCell::new(gathered);
         this.memtable_bytes = replayed;
         Ok(this)
     }
@@ -132,7 +148,18 @@ impl Journal {
         let log = Log { writer, spare: Vec::new() };
         let pending = Pending { bytes: vec![0; HEADER], place };
         let shared = Arc::new(Shared { log: Mutex::new(log), pending: Mutex::new(pending) });
-        Journal { shared, rows, size, tail, memtable_bytes_max, memtable_bytes: 0, checkpoint: None, early }
+        Journal {
+            shared,
+            rows,
+            gathered: RefCell::default(),
+            size,
+            tail,
+            memtable_bytes_max,
+            memtable_bytes: 0,
+            taking_over: None,
+            checkpoint: None,
+            early,
+        }
     }
 
     pub fn shared(&self) -> Arc<Shared> {
@@ -147,7 +174,7 @@ impl Journal {
         }
         self.make_room(tables, bytes as u64)?;
         let place = self.shared.add(&batch.ops, bytes)?;
-        self.memtable_bytes += apply(tables, &mut self.rows, batch, Some(place))?;
+        self.memtable_bytes += apply(tables, &mut self.rows, self.gathered.get_mut(), batch, Some(place))?;
         Ok(())
     }
 
@@ -158,11 +185,11 @@ impl Journal {
         self.shared.sync()?;
         self.shared.add(&[], ops::size(&[]))?;
         self.shared.sync()?;
-        apply(tables, &mut self.rows, batch, None)?;
+        apply(tables, &mut self.rows, self.gathered.get_mut(), batch, None)?;
         self.checkpoint(tables, Spill::All, true)
     }
 
-    /// Begins a checkpoint if one is due, and waits for the one under way if there is no room without it.
+    /// Begins a checkpoint if one is due, goes on with the one that has begun, and waits for its end if there is no room without it.
     fn make_room(&mut self, tables: &Tables, bytes: u64) -> Result<(), KvError> {
         loop {
             if let Some(root) = self.checkpoint
@@ -172,12 +199,16 @@ impl Journal {
             }
             let used = self.shared.end_at_most(bytes) - self.tail;
             let part = |whole: u64| whole / 1024 * (1024 - self.early);
-            let due = used > part(self.size / 8 * DUE_FROM) || self.memtable_bytes > part(self.memtable_bytes_max);
-            if due && self.checkpoint.is_none() {
-                self.checkpoint(tables, Spill::Old, false)?;
-                continue;
+            let in_memory = self.memtable_bytes + self.gathered.get_mut().recent_bytes();
+            let due = used > part(self.size / 8 * DUE_FROM) || in_memory > part(self.memtable_bytes_max);
+            let full = used > self.size;
+            if self.checkpoint.is_none() && (due || self.taking_over.is_some()) {
+                match full {
+                    true => self.checkpoint(tables, Spill::Old, false)?,
+                    false => self.take_over(tables)?,
+                }
             }
-            if used <= self.size {
+            if !full {
                 return Ok(());
             }
             tables.check_background()?;
@@ -185,11 +216,34 @@ impl Journal {
         }
     }
 
-    /// Has the database keep everything applied so far, so that the ring may forget it.
+    /// One step of a checkpoint.
+    fn take_over(&mut self, tables: &Tables) -> Result<(), KvError> {
+        let Some(last) = self.taking_over else {
+            self.taking_over = Some(self.shared.sync()?.0);
+            self.gathered.get_mut().freeze();
+            (self.memtable_bytes, self.early) = (0, 0);
+            return Ok(());
+        };
+        if self.gathered.get_mut().take_over(tables, TAKEN_OVER_AT_ONCE)? {
+            // Families that nothing is gathered of have newer batches, too.
+            let (_, head) = self.shared.sync()?;
+            self.end_taking_over(tables, last, Spill::Old.before(head, self.size), false)?;
+        }
+        Ok(())
+    }
+
+    /// Has the database keep everything applied so far, at once, so that the ring may forget it.
     fn checkpoint(&mut self, tables: &Tables, spill: Spill, wait: bool) -> Result<(), KvError> {
         let (last, head) = self.shared.sync()?;
-        let root = next_root(tables, &mut self.rows, spill.before(head, self.size), last, self.size, wait)?;
+        self.gathered.get_mut().take_over_all(tables)?;
         (self.memtable_bytes, self.early) = (0, 0);
+        self.end_taking_over(tables, last, spill.before(head, self.size), wait)
+    }
+
+    /// The database has been given everything up to the frame `last`, and the journal has everything: it can be flushed.
+    fn end_taking_over(&mut self, tables: &Tables, last: Place, spilled: u64, wait: bool) -> Result<(), KvError> {
+        let root = next_root(tables, &mut self.rows, spilled, last, self.size, wait)?;
+        self.taking_over = None;
         self.checkpoint = Some(root);
         if wait {
             self.end_checkpoint(root);
@@ -211,9 +265,25 @@ impl Journal {
         !locked(&self.shared.log).writer.has_failed()
     }
 
-    /// The row of a key that is one's.
-    pub fn get(&self, key: &[u8]) -> Option<Bytes> {
-        self.rows.get(key)
+    /// The value of a key, `Some(None)` if there is none; `None` if the database knows.
+    pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
+        match transient(key) {
+            Some(_) => Some(self.rows.get(key)),
+            None => self.gathered.borrow().get(key),
+        }
+    }
+
+    /// Has the database know every pair of this key's kind, but for rows.
+    pub fn settle(&self, tables: &Tables, key: &[u8]) -> Result<(), KvError> {
+        if !key.is_empty() && !tables.layout.gathers(key) {
+            return Ok(());
+        }
+        self.gathered.borrow_mut().take_over_all(tables)
+    }
+
+    /// Bytes of memory in pairs that the database does not have.
+    pub fn memory(&self) -> u64 {
+        self.gathered.borrow().bytes()
     }
 
     /// Rows of the range, in ascending order.
@@ -276,22 +346,42 @@ impl Shared {
     }
 }
 
-/// Applies a batch to rows and memtables, and returns what it takes there. `place`: from where on the journal has it; if
-/// `None`, the database takes its rows too.
-fn apply(tables: &Tables, rows: &mut Rows, batch: &KvBatch, place: Option<Place>) -> Result<u64, KvError> {
-    let stays = |op: &&KvOp| transient(op.key()).is_none();
-    let bytes = batch.ops.iter().filter(stays).map(|op| ROW_OVERHEAD + ops::size_of(op)).sum();
-    let mut out = WriteBatch::with_capacity_bytes(bytes);
+/// Applies a batch to rows, what is gathered, and memtables, and returns what it takes in these. `place`: from where on the
+/// journal has it; if `None`, the database takes its rows too.
+fn apply(
+    tables: &Tables,
+    rows: &mut Rows,
+    gathered: &mut Gathered,
+    batch: &KvBatch,
+    place: Option<Place>,
+) -> Result<u64, KvError> {
+    let mut bytes = 0;
+    let mut out = WriteBatch::default();
     for (i, op) in batch.ops.iter().enumerate() {
-        let stays = stays(&op);
+        let stays = transient(op.key()).is_none();
         if !stays || matches!(op, KvOp::DeleteRange(..)) {
             change_rows(tables, rows, op, place, Some(&mut out));
         }
-        if stays {
-            tables.add(&mut out, op, &batch.ops[..i])?;
+        match op {
+            _ if !stays => {}
+            KvOp::Put(key, value) if tables.layout.gathers(key) => gathered.put(key, Some(value)),
+            KvOp::Delete(key) if tables.layout.gathers(key) => gathered.put(key, None),
+            KvOp::DeleteRange(key, _) if tables.layout.gathers(key) => {
+                // As of its place among everything: what comes before is in the database, what comes behind is not.
+                tables.write(std::mem::take(&mut out))?;
+                gathered.take_over_all(tables)?;
+                tables.add(&mut out, op, &[])?;
+                tables.write(std::mem::take(&mut out))?;
+            }
+            _ => {
+                bytes += ROW_OVERHEAD + ops::size_of(op);
+                tables.add(&mut out, op, &batch.ops[..i])?;
+            }
         }
     }
-    tables.write(out)?;
+    if !out.is_empty() {
+        tables.write(out)?;
+    }
     Ok(bytes as u64)
 }
 
@@ -343,7 +433,7 @@ impl Spill {
 }
 
 /// Writes the root of a checkpoint, and the rows from before `spilled`, and begins the flush of all families. Every batch
-/// applied has to be durable in the journal, of which `last` is the last frame.
+/// applied has to be durable in the journal, and the database to have everything up to its frame `last`.
 fn next_root(
     tables: &Tables,
     rows: &mut Rows,
@@ -353,7 +443,8 @@ fn next_root(
     wait: bool,
 ) -> Result<Root, KvError> {
     let mut out = WriteBatch::default();
-    let start = rows.spill_before(spilled, last, |key, value| out.put_cf(tables.rows(), key, value));
+    let oldest = rows.spill_before(spilled, last, |key, value| out.put_cf(tables.rows(), key, value));
+    let start = if oldest.seq < last.seq { oldest } else { last };
     let root = Root { start, applied: last.seq, size };
     tables.put_root(&mut out, &root);
     tables.write(out)?;
@@ -365,6 +456,7 @@ fn next_root(
 struct Replay<'a> {
     tables: &'a Tables,
     rows: &'a mut Rows,
+    gathered: &'a mut Gathered,
     /// The database has everything up to this frame, but for rows.
     applied: u64,
     /// Put into memtables.
@@ -402,7 +494,7 @@ impl Replay<'_> {
 
     fn apply(&mut self, batch: &KvBatch, place: Place) -> Result<(), KvError> {
         if place.seq > self.applied {
-            self.bytes += apply(self.tables, self.rows, batch, Some(place))?;
+            self.bytes += apply(self.tables, self.rows, self.gathered, batch, Some(place))?;
             return Ok(());
         }
         batch.ops.iter().for_each(|op| change_rows(self.tables, self.rows, op, Some(place), None));
