@@ -38,6 +38,8 @@ pub struct History {
     ops: Vec<Map<String, Value>>,
     /// Objects that were given up, and when first.
     lost: BTreeMap<String, u64>,
+    /// Writes, by all lives of all clients.
+    tokens: u64,
 }
 
 impl History {
@@ -108,7 +110,6 @@ pub(crate) fn share(
         model: model.clone(),
         history: history.clone(),
         time: time.clone(),
-        count: 0,
         seen: BTreeMap::new(),
     };
     Box::pin(async move {
@@ -184,7 +185,6 @@ struct Sharer {
     history: Rc<RefCell<History>>,
     /// One clock for all, which real clients do not have.
     time: Arc<AtomicU64>,
-    count: u64,
     /// How objects began when they were last read here.
     seen: BTreeMap<String, String>,
 }
@@ -194,8 +194,8 @@ impl Sharer {
         let at = self.time.load(Ordering::Relaxed);
         let object = format!("shared.{}.{}", at / PERIOD_NS, self.rng.random_range(0..OBJECTS));
         let what = ["read", "read", "read", "write", "append", "append", "swap", "swap", "remove"][self.rng.random_range(0..9)];
-        self.count += 1;
-        let token = format!("{:02}{:014}", self.client, self.count);
+        self.history.borrow_mut().tokens += 1;
+        let token = format!("{:02}{:014}", self.client, self.history.borrow().tokens);
         let mut op = json!({"object": object, "client": self.client, "op": what, "call": at});
         if !matches!(what, "read" | "remove") {
             op["arg"] = token.clone().into();

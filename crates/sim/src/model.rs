@@ -73,6 +73,8 @@ pub struct Model {
     pub settled: bool,
     /// Objects whose writer does not know what they hold.
     given_up: BTreeSet<String>,
+    /// Writers that have come to their end.
+    ended: BTreeSet<String>,
     /// Tells what clients do, with the time, to whoever replays a run.
     pub told_at: Option<Arc<AtomicU64>>,
 }
@@ -136,6 +138,22 @@ impl Model {
         self.names().iter().for_each(|name| self.lose(name, Lost::Older));
     }
 
+    /// A writer has come to its end.
+    pub fn ended(&mut self, name: &str) {
+        self.ended.insert(name.to_owned());
+        self.finished += 1;
+    }
+
+    /// Whoever writes objects of that name begins a new life: what an earlier one was writing is there, or not, or will be when the
+    /// request arrives after all; so nobody writes there any more.
+    pub fn abandon(&mut self, prefix: &str) {
+        let before = self.ended.len();
+        self.ended.retain(|name| !name.starts_with(prefix));
+        self.finished -= before - self.ended.len();
+        let abandoned = self.objects.iter().filter(|(name, o)| name.starts_with(prefix) && o.under_way.is_some());
+        self.given_up.extend(abandoned.map(|(name, _)| name.clone()));
+    }
+
     /// True if nobody may write the object any more.
     pub fn is_given_up(&self, name: &str) -> bool {
         self.given_up.contains(name)
@@ -191,6 +209,11 @@ impl Model {
                 "{name} holds {found:?}, acknowledged {acked:?}, under way {under_way:?}, lost {lost:?}; {}",
                 what.into_iter().flatten().collect::<Vec<_>>().join(", ")
             ));
+        } else if object.acked.as_ref() != found
+            && let Some(object) = self.objects.get_mut(name)
+        {
+            // Nobody was told that it is so; but who has seen it must not see it undone.
+            object.acked = object.under_way.take().flatten();
         }
     }
 
@@ -249,6 +272,25 @@ mod tests {
         m.begin("a", Some(holds(2)));
         m.check("a", Some(&holds(3)));
         assert_eq!(m.faults.len(), 3);
+    }
+
+    #[test]
+    fn what_a_killed_writer_was_writing_may_become_so_late_and_is_not_undone() {
+        let holds = |b: u8| Content { data: vec![b], ..Content::default() };
+        let mut m = Model::default();
+        m.begin("w.0.a", Some(holds(1)));
+        m.acknowledged("w.0.a");
+        m.begin("w.0.a", None);
+        m.begin("v.0.a", Some(holds(1)));
+        m.ended("w.1");
+        m.ended("v.0");
+        m.abandon("w.");
+        assert_eq!((m.finished, m.is_given_up("w.0.a"), m.is_given_up("v.0.a")), (1, true, false));
+        m.check("w.0.a", Some(&holds(1)));
+        m.check("w.0.a", None);
+        assert!(m.faults.is_empty(), "{:?}", m.faults);
+        m.check("w.0.a", Some(&holds(1)));
+        assert_eq!(m.faults.len(), 1);
     }
 
     #[test]

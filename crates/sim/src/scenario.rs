@@ -21,6 +21,8 @@ pub enum Fault {
     Crash { host: usize, power: bool },
     /// The power of the whole room.
     Room,
+    /// A client is killed, and starts again: nobody sends again what it had not been answered.
+    KillClient { client: usize },
     /// One connection in so many breaks.
     Cut { one_in: u32 },
     Partition { a: usize, b: usize },
@@ -69,6 +71,7 @@ impl Fault {
             Fault::Crash { power: false, .. } => "kill",
             Fault::Crash { .. } => "power cut",
             Fault::Room => "power cut of all",
+            Fault::KillClient { .. } => "client killed",
             Fault::Cut { .. } => "connections cut",
             Fault::Partition { .. } => "partition",
             Fault::OneWay { .. } => "one-way partition",
@@ -236,6 +239,13 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
     if plan.mons == 3 && rng.random() {
         change_mons(rng, &mut out);
     }
+    if rng.random() {
+        for _ in 0..rng.random_range(1..6) {
+            let fault = Fault::KillClient { client: rng.random_range(daemons..everyone) };
+            let at = rng.random_range(0..=out.len());
+            out.insert(at, Planned { pause: how_long(rng), lasts: how_long(rng), fault });
+        }
+    }
     out
 }
 
@@ -297,6 +307,6 @@ mod tests {
     fn a_seed_gives_one_scenario_and_seeds_give_all_kinds_of_faults() {
         assert_eq!(Scenario::of_seed(7).faults, Scenario::of_seed(7).faults);
         let kinds: std::collections::BTreeSet<_> = (0..200).flat_map(|s| Scenario::of_seed(s).faults).map(|f| f.fault.kind()).collect();
-        assert_eq!(kinds.len(), 25, "{kinds:?}");
+        assert_eq!(kinds.len(), 26, "{kinds:?}");
     }
 }

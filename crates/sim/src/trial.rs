@@ -212,6 +212,13 @@ impl Trial {
                     self.down.insert(host);
                 }
             }
+            Fault::KillClient { client } => {
+                if !sim.is_running(host(client)) {
+                    return false;
+                }
+                sim.crash(host(client), false);
+                self.down.insert(host(client));
+            }
             Fault::Cut { one_in } => {
                 sim.cut_connections(*one_in);
                 return false;
@@ -308,7 +315,7 @@ impl Trial {
         let (hosts, clients) = (self.hosts.clone(), self.clients.clone());
         let host = |n: usize| host_of(&hosts, &clients, n);
         match fault {
-            Fault::Crash { host: n, .. } => self.start(host(n)),
+            Fault::Crash { host: n, .. } | Fault::KillClient { client: n } => self.start(host(n)),
             Fault::Room => self.down.clone().into_iter().for_each(|host| self.start(host)),
             Fault::Partition { a, b } => {
                 self.cluster.sim.rejoin(host(a), host(b));

@@ -36,6 +36,7 @@ type Task = Pin<Box<dyn Future<Output = ()>>>;
 impl Workload {
     /// The tasks of the program called `name`.
     pub fn tasks(&self, name: &str, seed: u64, model: &Rc<RefCell<Model>>, handle: &Handle, clock: &Clock) -> Vec<Task> {
+        model.borrow_mut().abandon(&format!("{name}."));
         (0..self.tasks)
             .map(|n| {
                 let writer = Writer {
@@ -75,7 +76,7 @@ impl Writer {
             let pause = self.rng.random_range(0..=self.work.pause_ms_max);
             self.clock.sleep(Duration::from_millis(pause)).await;
         }
-        self.model.borrow_mut().finished += 1;
+        self.model.borrow_mut().ended(&self.name);
     }
 
     /// Waits for the pool to be there.
@@ -92,7 +93,7 @@ impl Writer {
 
     async fn step(&mut self, pool: &IoCtx, object: &str) {
         if self.model.borrow().is_given_up(object) {
-            return;
+            return self.read(pool, object).await;
         }
         let now = self.model.borrow().content(object);
         match (self.rng.random_range(0..14), now) {
