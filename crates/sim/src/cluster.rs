@@ -1,6 +1,6 @@
 //! A whole cluster in one world: monitors, OSDs, and programs over the native client.
 
-use crate::history::{self, History};
+use crate::history::{History, Racer};
 use crate::host::{Boot, HostId};
 use crate::model::Model;
 use crate::program::Program;
@@ -175,10 +175,9 @@ impl Cluster {
     pub fn add_sharer(&mut self, number: usize, tasks: usize, history: &Rc<RefCell<History>>) {
         let (model, history, time) = (self.model.clone(), history.clone(), self.sim.time());
         self.add_program(&format!("sharer-{number}"), move |seed, handle, clock| {
-            let mut tasks: Vec<Task> =
-                (0..tasks).map(|n| history::share(number * 10 + n, seed, &model, &history, &handle, &clock, &time)).collect();
-            tasks.push(history::watch(number * 10 + 9, seed, &model, &history, &handle, &clock, &time));
-            tasks
+            let racer = |n: usize| Racer::new(number * 10 + n, seed, &model, &history, &handle, &clock, &time);
+            let sharers = (0..tasks).map(|n| Box::pin(racer(n).share()) as Task);
+            sharers.chain([Box::pin(racer(9).watch()) as Task]).collect()
         });
     }
 

@@ -93,60 +93,64 @@ impl History {
     }
 }
 
-/// A task that races until the model says stop.
-pub(crate) fn share(
+/// One who races, in one life.
+pub(crate) struct Racer {
     client: usize,
-    seed: u64,
-    model: &Rc<RefCell<Model>>,
-    history: &Rc<RefCell<History>>,
-    handle: &Handle,
-    clock: &Clock,
-    time: &Arc<AtomicU64>,
-) -> Pin<Box<dyn Future<Output = ()>>> {
-    let (handle, clock) = (handle.clone(), clock.clone());
-    let mut sharer = Sharer {
-        client,
-        rng: ChaCha8Rng::seed_from_u64(seed ^ (client as u64 + 77)),
-        model: model.clone(),
-        history: history.clone(),
-        time: time.clone(),
-        seen: BTreeMap::new(),
-    };
-    Box::pin(async move {
-        let pool = await_pool(POOL, &handle, &clock).await;
-        while !sharer.model.borrow().stop {
-            sharer.step(&pool).await;
-            let pause = sharer.rng.random_range(0..300);
-            clock.sleep(Duration::from_millis(pause)).await;
-        }
-        sharer.model.borrow_mut().finished += 1;
-    })
+    rng: ChaCha8Rng,
+    model: Rc<RefCell<Model>>,
+    history: Rc<RefCell<History>>,
+    handle: Handle,
+    clock: Clock,
+    /// One clock for all, which real clients do not have.
+    time: Arc<AtomicU64>,
+    /// How objects began when they were last read here.
+    seen: BTreeMap<String, String>,
 }
 
-/// A task that reads what others race for, until the model says stop, and waits for no read for long: an OSD that none of the others
-/// reaches may have an old answer, while most give none.
-pub(crate) fn watch(
-    client: usize,
-    seed: u64,
-    model: &Rc<RefCell<Model>>,
-    history: &Rc<RefCell<History>>,
-    handle: &Handle,
-    clock: &Clock,
-    time: &Arc<AtomicU64>,
-) -> Pin<Box<dyn Future<Output = ()>>> {
-    let (handle, clock, time) = (handle.clone(), clock.clone(), time.clone());
-    let (model, history) = (model.clone(), history.clone());
-    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ (client as u64 + 177));
-    Box::pin(async move {
-        let pool = await_pool(POOL, &handle, &clock).await;
+impl Racer {
+    pub fn new(
+        client: usize,
+        seed: u64,
+        model: &Rc<RefCell<Model>>,
+        history: &Rc<RefCell<History>>,
+        handle: &Handle,
+        clock: &Clock,
+        time: &Arc<AtomicU64>,
+    ) -> Self {
+        Racer {
+            client,
+            rng: ChaCha8Rng::seed_from_u64(seed ^ (client as u64 + 77)),
+            model: model.clone(),
+            history: history.clone(),
+            handle: handle.clone(),
+            clock: clock.clone(),
+            time: time.clone(),
+            seen: BTreeMap::new(),
+        }
+    }
+
+    /// Races until the model says stop.
+    pub async fn share(mut self) {
+        let pool = await_pool(POOL, &self.handle, &self.clock).await;
+        while !self.model.borrow().stop {
+            self.step(&pool).await;
+            let pause = self.rng.random_range(0..300);
+            self.clock.sleep(Duration::from_millis(pause)).await;
+        }
+        self.model.borrow_mut().finished += 1;
+    }
+
+    /// Reads what others race for, until the model says stop, and waits for no read for long: an OSD that none of the others reaches may
+    /// have an old answer, while most give none.
+    pub async fn watch(mut self) {
+        let pool = await_pool(POOL, &self.handle, &self.clock).await;
         let mut reads: Vec<Pin<Box<dyn Future<Output = ()>>>> = Vec::new();
-        while !model.borrow().stop {
-            let (pool, clock_of_read, time, history) = (pool.clone(), clock.clone(), time.clone(), history.clone());
-            let call = time.load(Ordering::Relaxed);
-            let object = format!("shared.{}.{}", call / PERIOD_NS, rng.random_range(0..OBJECTS));
+        while !self.model.borrow().stop {
+            let (client, call, object) = (self.client, self.now(), self.object());
+            let (pool, clock, time, history) = (pool.clone(), self.clock.clone(), self.time.clone(), self.history.clone());
             reads.push(Box::pin(async move {
                 let read = pool.read(object.as_bytes(), 0, 0);
-                let Some(result) = unless(clock_of_read.sleep(READ_PATIENCE), read).await else { return };
+                let Some(result) = unless(clock.sleep(READ_PATIENCE), read).await else { return };
                 let (result, value) = match &result {
                     Ok(data) => ("ok", Some(String::from_utf8_lossy(data))),
                     Err(Errno::ENOENT) => ("absent", None),
@@ -156,43 +160,27 @@ pub(crate) fn watch(
                 let n = history.begin(json!({"object": object, "client": client, "op": "read", "call": call}));
                 history.end(n, time.load(Ordering::Relaxed), result, value.as_deref());
             }));
-            let pause = rng.random_range(0..500);
+            let pause = self.rng.random_range(0..500);
             let all = std::future::poll_fn(|cx| {
                 reads.retain_mut(|read| read.as_mut().poll(cx).is_pending());
                 Poll::<()>::Pending
             });
-            unless(clock.sleep(Duration::from_millis(pause)), all).await;
+            unless(self.clock.sleep(Duration::from_millis(pause)), all).await;
         }
-        model.borrow_mut().finished += 1;
-    })
-}
+        self.model.borrow_mut().finished += 1;
+    }
 
-/// What comes of `work`; nothing if `end` comes first.
-async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
-    let (mut end, mut work) = (std::pin::pin!(end), std::pin::pin!(work));
-    std::future::poll_fn(|cx| match (work.as_mut().poll(cx), end.as_mut().poll(cx)) {
-        (Poll::Ready(value), _) => Poll::Ready(Some(value)),
-        (_, Poll::Ready(())) => Poll::Ready(None),
-        _ => Poll::Pending,
-    })
-    .await
-}
+    fn now(&self) -> u64 {
+        self.time.load(Ordering::Relaxed)
+    }
 
-struct Sharer {
-    client: usize,
-    rng: ChaCha8Rng,
-    model: Rc<RefCell<Model>>,
-    history: Rc<RefCell<History>>,
-    /// One clock for all, which real clients do not have.
-    time: Arc<AtomicU64>,
-    /// How objects began when they were last read here.
-    seen: BTreeMap<String, String>,
-}
+    /// One of those that are raced for now.
+    fn object(&mut self) -> String {
+        format!("shared.{}.{}", self.now() / PERIOD_NS, self.rng.random_range(0..OBJECTS))
+    }
 
-impl Sharer {
     async fn step(&mut self, pool: &IoCtx) {
-        let at = self.time.load(Ordering::Relaxed);
-        let object = format!("shared.{}.{}", at / PERIOD_NS, self.rng.random_range(0..OBJECTS));
+        let (at, object) = (self.now(), self.object());
         let what = ["read", "read", "read", "write", "append", "append", "swap", "swap", "remove"][self.rng.random_range(0..9)];
         self.history.borrow_mut().tokens += 1;
         let token = format!("{:02}{:014}", self.client, self.history.borrow().tokens);
@@ -217,7 +205,7 @@ impl Sharer {
     }
 
     fn end(&mut self, n: usize, object: &str, what: &str, result: Result<Option<Bytes>, Errno>) {
-        let at = self.time.load(Ordering::Relaxed);
+        let at = self.now();
         let mut model = self.model.borrow_mut();
         let end = |result: &str, value: Option<&str>| {
             model.tell(|| format!("{what} {object}: {result} {}", value.unwrap_or_default()));
@@ -236,6 +224,17 @@ impl Sharer {
             Err(errno) => model.failed(object, format!("{what} of {object}: {errno}")),
         }
     }
+}
+
+/// What comes of `work`; nothing if `end` comes first.
+async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut end, mut work) = (std::pin::pin!(end), std::pin::pin!(work));
+    std::future::poll_fn(|cx| match (work.as_mut().poll(cx), end.as_mut().poll(cx)) {
+        (Poll::Ready(value), _) => Poll::Ready(Some(value)),
+        (_, Poll::Ready(())) => Poll::Ready(None),
+        _ => Poll::Pending,
+    })
+    .await
 }
 
 /// Writes the whole object if it begins with `expect`.
