@@ -43,6 +43,12 @@ fn ask(c: &mut Cluster, osd: OsdId, what: &str) -> Value {
     serde_json::from_slice(&c.command_replies.remove(&id).unwrap().output).unwrap()
 }
 
+/// Objects that the PG's primary calls unfound.
+fn names_unfound(c: &mut Cluster) -> Vec<String> {
+    let primary = c.primary(c.pgs()[0]);
+    names(&ask(c, primary, "list_unfound"))
+}
+
 fn names(list: &Value) -> Vec<String> {
     list["objects"].as_array().unwrap().iter().map(|o| o["oid"]["oid"].as_str().unwrap().to_owned()).collect()
 }
@@ -198,5 +204,45 @@ fn giving_up_survives_crashes_of_everybody_and_lost_sessions() {
             }
         }
         invariant_totals(&mut c);
+    }
+}
+
+#[test]
+fn what_becomes_unfound_meanwhile_is_not_given_up_with_the_rest() {
+    for seed in 950..960 {
+        let mut c = Cluster::with_options(seed, 3, 1, &[("osd_recovery_max_active", "1")]);
+        c.settle();
+        let names: Vec<String> = (0..30).map(|n| format!("o{n}")).collect();
+        // Long enough to go to their place on the disk at once.
+        let content = |b: u8| OsdOp::write_full(vec![b; 70_000].into());
+        names.iter().for_each(|name| assert_eq!(c.write(name, vec![content(1)]).result, 0));
+        c.settle();
+        let pg = c.pgs()[0];
+        let away = (0..3).map(OsdId).find(|osd| *osd != c.primary(pg)).unwrap();
+        c.crash(away);
+        names.iter().for_each(|name| assert_eq!(c.write(name, vec![content(2)]).result, 0));
+        for osd in (0..3).map(OsdId).filter(|osd| *osd != away) {
+            c.crash(osd);
+            c.rot(osd);
+            c.start(osd);
+        }
+        c.start(away);
+        // Each is found to be unfound by itself, and given up as soon as it is.
+        let mut given_up = 0;
+        for _ in 0..20_000 {
+            c.run(20);
+            let state = c.state(pg);
+            if state.contains("active") && !names_unfound(&mut c).is_empty() {
+                mark(&mut c, "revert");
+                given_up += 1;
+            }
+            if given_up > 0 && c.is_clean() {
+                break;
+            }
+        }
+        c.settle();
+        c.invariant_copies_agree();
+        let absent: Vec<&String> = names.iter().filter(|name| c.read(name) != vec![1; 70_000]).collect();
+        assert_eq!(absent, Vec::<&String>::new(), "seed {seed}: somebody has older content of all of them");
     }
 }

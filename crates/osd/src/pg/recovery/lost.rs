@@ -54,6 +54,9 @@ pub(super) struct Marking {
     /// The command that waits for its answer.
     command: u64,
     revert: bool,
+    /// What was unfound when it came. Of what becomes so later nobody was asked what older content there is, and perhaps somebody
+    /// who has it has died since.
+    objects: BTreeSet<HObject>,
     /// Copies that have not said what older content they hold.
     waiting_for: BTreeSet<OsdId>,
     /// Per object: the newest older content that was told of, and who holds it.
@@ -152,10 +155,10 @@ impl Pg {
             return refuse(Errno::EINVAL, &text);
         }
         let waiting_for = if revert { self.replicas(cx.sh.whoami).collect() } else { BTreeSet::new() };
-        self.recovery.marking = Some(Marking { command, revert, waiting_for, older: BTreeMap::new(), written: None });
+        let objects = self.recovery.unfound.clone();
+        let held = if revert { self.older_copies(cx, objects.iter().cloned().collect()) } else { Vec::new() };
+        self.recovery.marking = Some(Marking { command, revert, objects, waiting_for, older: BTreeMap::new(), written: None });
         if revert {
-            let objects: Vec<HObject> = self.recovery.unfound.iter().cloned().collect();
-            let held = self.older_copies(cx, objects);
             self.note_older(cx.sh.whoami, held);
         }
         self.ask_older(cx, |_| true);
@@ -166,7 +169,7 @@ impl Pg {
     /// Asks copies what they hold of the objects that nobody has as they should be.
     pub(super) fn ask_older(&self, cx: &mut Cx<'_>, whom: impl Fn(&OsdId) -> bool) {
         let Some(marking) = &self.recovery.marking else { return };
-        let objects: Vec<HObject> = self.recovery.unfound.iter().cloned().collect();
+        let objects: Vec<HObject> = marking.objects.iter().cloned().collect();
         for osd in marking.waiting_for.iter().filter(|osd| whom(osd)) {
             cx.send_pg(*osd, self.id, self.round(), PgBody::AskOlder { objects: objects.clone() }, Durable::Now);
         }
@@ -218,13 +221,15 @@ impl Pg {
         }
     }
 
-    /// With every answer here, what is unfound still is written off.
+    /// With every answer here, what was unfound and still is, is written off.
     fn maybe_give_up(&mut self, cx: &mut Cx<'_>) {
         let ready = self.recovery.marking.as_mut().filter(|m| m.waiting_for.is_empty() && m.written.is_none());
         let Some(marking) = ready else { return };
         let mut older = std::mem::take(&mut marking.older);
         let revert = marking.revert;
-        let unfound = std::mem::take(&mut self.recovery.unfound);
+        let (unfound, later): (BTreeSet<HObject>, _) =
+            std::mem::take(&mut self.recovery.unfound).into_iter().partition(|object| marking.objects.contains(object));
+        self.recovery.unfound = later;
         let count = unfound.len();
         for object in unfound {
             let older = older.remove(&object).filter(|_| revert);
