@@ -19,8 +19,8 @@ const PGS_MAX: u32 = 24;
 pub enum Fault {
     /// A process is killed, or its machine loses power; it starts again afterwards.
     Crash { host: usize, power: bool },
-    /// The power of the whole room.
-    Room,
+    /// The power of the whole room; some come back later than the others, by so many nanoseconds.
+    Room { late: Vec<usize>, by: u64 },
     /// A client is killed, and starts again: nobody sends again what it had not been answered.
     KillClient { client: usize },
     /// One connection in so many breaks.
@@ -70,7 +70,7 @@ impl Fault {
         match self {
             Fault::Crash { power: false, .. } => "kill",
             Fault::Crash { .. } => "power cut",
-            Fault::Room => "power cut of all",
+            Fault::Room { .. } => "power cut of all",
             Fault::KillClient { .. } => "client killed",
             Fault::Cut { .. } => "connections cut",
             Fault::Partition { .. } => "partition",
@@ -233,7 +233,7 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
             }
         };
         // Everybody at once, now and then.
-        let fault = if matches!(fault, Fault::Crash { .. }) && rng.random_ratio(1, 10) { Fault::Room } else { fault };
+        let fault = if matches!(fault, Fault::Crash { .. }) && rng.random_ratio(1, 5) { room(rng, daemons) } else { fault };
         out.push(Planned { pause: how_long(rng), lasts: how_long(rng), fault });
     }
     if plan.mons == 3 && rng.random() {
@@ -247,6 +247,12 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
         }
     }
     out
+}
+
+/// Those that are late are mostly so late that the others go on without them: with what is on their disks, and nothing else.
+fn room(rng: &mut ChaCha8Rng, daemons: usize) -> Fault {
+    let late = if rng.random() { some(rng, daemons) } else { Vec::new() };
+    Fault::Room { late, by: rng.random_range(10 * SECOND..60 * SECOND) }
 }
 
 fn beyond_redundancy(rng: &mut ChaCha8Rng, plan: &Plan, may_go: usize) -> Fault {

@@ -206,7 +206,7 @@ impl Trial {
                 sim.crash(host, *power);
                 self.down.insert(host);
             }
-            Fault::Room => {
+            Fault::Room { .. } => {
                 for host in self.hosts.iter().filter(|h| sim.is_running(**h)).copied().collect::<Vec<_>>() {
                     sim.crash(host, true);
                     self.down.insert(host);
@@ -316,7 +316,13 @@ impl Trial {
         let host = |n: usize| host_of(&hosts, &clients, n);
         match fault {
             Fault::Crash { host: n, .. } | Fault::KillClient { client: n } => self.start(host(n)),
-            Fault::Room => self.down.clone().into_iter().for_each(|host| self.start(host)),
+            Fault::Room { late, by } => {
+                let late: Vec<HostId> = late.iter().map(|n| host(*n)).collect();
+                self.down.clone().into_iter().filter(|h| !late.contains(h)).for_each(|host| self.start(host));
+                if !late.is_empty() {
+                    self.ends.insert((self.cluster.sim.now_ns() + by, usize::MAX), Fault::Room { late: Vec::new(), by });
+                }
+            }
             Fault::Partition { a, b } => {
                 self.cluster.sim.rejoin(host(a), host(b));
                 self.cluster.sim.rejoin(host(b), host(a));
