@@ -15,12 +15,18 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Sends a planned transaction on its way.
     pub(crate) fn start_txc(&mut self, number: u64, txc: Txc) {
         let lane = self.lane(txc.coll);
-        for made in &txc.made {
-            // What a removed collection of that name still has to do comes first.
-            let before = self.queues.remove(made).unwrap_or_default();
-            self.queues.entry(lane).or_default().extend(before);
-            self.lanes.values_mut().filter(|other| *other == made).for_each(|other| *other = lane);
-            self.lanes.insert(*made, lane);
+        for other in &txc.others {
+            // What a collection that ends, or a removed one of that name, still has to do comes first.
+            let theirs = self.lane(*other);
+            if theirs != lane {
+                let before = self.queues.remove(&theirs).unwrap_or_default();
+                self.queues.entry(lane).or_default().extend(before);
+                self.lanes.values_mut().filter(|l| **l == theirs).for_each(|l| *l = lane);
+                self.lanes.insert(theirs, lane);
+            }
+            if *other != lane {
+                self.lanes.insert(*other, lane);
+            }
         }
         self.txcs.insert(number, txc);
         self.queues.entry(lane).or_default().push_back(number);

@@ -57,6 +57,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             match op {
                 Op::CreateColl { .. } => return Err(Errno::EEXIST),
                 Op::SetCollBits { bits: b } => bits = Some(*b),
+                Op::MergeColl { from } if *from == txn.coll => return Err(Errno::EINVAL),
+                Op::MergeColl { from } if !self.colls.contains_key(from) => return Err(Errno::ENOENT),
                 Op::RemoveColl => {
                     self.check_empty(txn)?;
                     bits = None;
@@ -275,7 +277,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             | Op::CollRmRange { .. } => self.plan_coll(txc, *coll, op),
             Op::On { coll: other } => {
                 *coll = other;
-                txc.made.push(other);
+                txc.others.push(other);
+            }
+            Op::MergeColl { from } => {
+                self.plan_coll(txc, from, Op::RemoveColl);
+                txc.others.push(from);
             }
         }
         Ok(())

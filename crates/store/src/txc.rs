@@ -97,8 +97,8 @@ impl Content {
 pub(crate) struct Txc {
     pub id: TxcId,
     pub coll: ShardPgId,
-    /// Other collections that it makes.
-    pub made: Vec<ShardPgId>,
+    /// Other collections that it makes or ends.
+    pub others: Vec<ShardPgId>,
     pub state: TxcState,
     pub changes: Vec<Change>,
     /// Blocks that travel in the batch: (device block, content).
@@ -124,7 +124,7 @@ impl Txc {
         Txc {
             id,
             coll,
-            made: Vec::new(),
+            others: Vec::new(),
             state: TxcState::Prepare,
             changes: Vec::new(),
             deferred: Vec::new(),

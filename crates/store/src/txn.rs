@@ -98,6 +98,10 @@ pub enum Op {
     /// collection that is split: objects that the new one takes over from the old one stay in order.
     #[denc(tag = 25)]
     On { coll: ShardPgId },
+    /// Another collection ends, with its own keys; its objects are this one's, whose bits must be such that it holds them.
+    /// What the other one still has to do to them comes first.
+    #[denc(tag = 26)]
+    MergeColl { from: ShardPgId },
 }
 
 /// A list of steps on one collection that happen all or not at all.
@@ -287,6 +291,11 @@ impl Transaction {
         self.ops.push(Op::SetCollBits { bits });
     }
 
+    /// See `Op::MergeColl`.
+    pub fn merge_coll(&mut self, from: ShardPgId) {
+        self.ops.push(Op::MergeColl { from });
+    }
+
     pub fn coll_set(&mut self, key: impl Into<BString>, value: impl Into<Bytes>) {
         self.ops.push(Op::CollSet { pairs: vec![(key.into(), value.into())] });
     }
@@ -330,7 +339,8 @@ impl Op {
             | Op::CollSet { .. }
             | Op::CollRm { .. }
             | Op::CollRmRange { .. }
-            | Op::On { .. } => {}
+            | Op::On { .. }
+            | Op::MergeColl { .. } => {}
         }
     }
 }

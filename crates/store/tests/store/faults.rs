@@ -281,3 +281,62 @@ fn a_collection_split_off_another_comes_after_what_the_other_did_to_its_objects(
     t.coll_set("k", "v");
     assert_eq!(d.submit(t), Err(Errno::ENOENT));
 }
+
+#[test]
+fn a_collection_that_takes_another_over_comes_after_what_that_did_to_its_objects() {
+    let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+    let coll = |seed| ShardPgId::whole(types::PgId { pool: types::PoolId(9), seed });
+    let obj = |name: &str, hash| types::HObject { pool: types::PoolId(9), hash, name: name.into(), ..types::HObject::min() };
+    let (whole, half, mine, theirs) = (coll(0), coll(1), obj("mine", 2), obj("theirs", 3));
+    for coll in [whole, half] {
+        let mut t = Transaction::new(coll);
+        t.create_coll(1);
+        t.coll_set("k", format!("{coll}"));
+        d.commit(&mut rng, t);
+    }
+    // Data that is on its way to the device, and no turn of it: nothing of this is in the database yet.
+    for (coll, obj) in [(half, &theirs), (whole, &mine)] {
+        let mut t = Transaction::new(coll);
+        t.write(obj, 0, Bytes::from(vec![1u8; 1 << 20]));
+        d.submit(t).unwrap();
+    }
+    let mut t = Transaction::new(whole);
+    t.set_coll_bits(0);
+    t.merge_coll(half);
+    d.submit(t).unwrap();
+    let all = |d: &mut Driver| d.store.list(whole, &types::HObject::min(), &types::HObject::max(), 9).unwrap().0;
+    assert_eq!(all(&mut d), [mine.clone(), theirs.clone()]);
+    let mut t = Transaction::new(whole);
+    t.set_attr(&theirs, "a", "new");
+    let last = d.submit(t).unwrap();
+    // Its name may come again, for another part of what it was merged into.
+    let mut t = Transaction::new(whole);
+    t.set_coll_bits(1);
+    t.on(half);
+    t.create_coll(1);
+    d.submit(t).unwrap();
+    assert_eq!(d.store.coll_get(half, b"k").unwrap(), None);
+    let mut t = Transaction::new(half);
+    t.set_attr(&theirs, "b", "newer");
+    d.submit(t).unwrap();
+    let mut t = Transaction::new(whole);
+    t.set_coll_bits(0);
+    t.merge_coll(half);
+    d.submit(t).unwrap();
+    d.run(&mut rng);
+    assert!(d.committed.contains(&last));
+    assert_eq!(d.fsck().errors, []);
+    let mut d = Driver::mount(&d.disk, StoreConfig::default());
+    assert_eq!(d.store.collections().into_iter().filter(|(c, _)| c.pg.pool.0 == 9).collect::<Vec<_>>(), [(whole, 0)]);
+    assert_eq!(all(&mut d), [mine.clone(), theirs.clone()]);
+    assert_eq!(d.store.getattr(whole, &theirs, b"a").as_deref(), Ok(&b"new"[..]));
+    assert_eq!(d.store.getattr(whole, &theirs, b"b").as_deref(), Ok(&b"newer"[..]));
+    assert_eq!((d.store.stat(whole, &theirs).unwrap().size, d.store.stat(whole, &mine).unwrap().size), (1 << 20, 1 << 20));
+    assert_eq!(d.store.coll_get(whole, b"k").unwrap().as_deref(), Some(format!("{whole}").as_bytes()));
+    // What is not there cannot be taken over, nor a collection by itself.
+    for (from, errno) in [(half, Errno::ENOENT), (whole, Errno::EINVAL)] {
+        let mut t = Transaction::new(whole);
+        t.merge_coll(from);
+        assert_eq!(d.submit(t), Err(errno));
+    }
+}

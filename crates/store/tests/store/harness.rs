@@ -199,7 +199,7 @@ impl Model {
             Op::CollSet { pairs } => self.keys.extend(pairs.clone()),
             Op::CollRm { keys } => self.keys.retain(|k, _| !keys.contains(k)),
             Op::CollRmRange { from, to } => self.keys.retain(|k, _| k < from || k >= to),
-            Op::CreateColl { .. } | Op::RemoveColl | Op::SetCollBits { .. } | Op::On { .. } => {}
+            Op::CreateColl { .. } | Op::RemoveColl | Op::SetCollBits { .. } | Op::On { .. } | Op::MergeColl { .. } => {}
         }
     }
 
