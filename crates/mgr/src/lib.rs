@@ -17,5 +17,6 @@ mod rates;
 mod services;
 mod show;
 
+pub use crate::adjust::Adjustment;
 pub use crate::core::{Mgr, MgrSettings};
 pub use crate::pgmap::PgMap;

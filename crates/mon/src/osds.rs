@@ -9,12 +9,12 @@ use crate::session::SessionId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::Kv;
-use types::map::OsdMap;
+use types::map::{MergeMeta, OsdMap};
 use types::msg::LogPrio;
 use types::msg::internal::{
-    FailureKind, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdMarkMeDown, OsdMarkMeDownAck, PgTempRequest,
+    FailureKind, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdMarkMeDown, OsdMarkMeDownAck, PgReadyToMerge, PgTempRequest,
 };
-use types::{Epoch, Mono, Now, OsdId};
+use types::{Epoch, Mono, Now, OsdId, PgId};
 
 /// What is known of OSDs that the map does not say; lost with the lead, and learned again.
 #[derive(Debug, Default)]
@@ -156,7 +156,8 @@ impl<K: Kv> Mon<K> {
         let Some(state) = self.state.as_mut() else { return };
         let map = state.osdmap.map.clone();
         for (pg, osds) in &request.pg_temp {
-            let known = map.pools.get(&pg.pool).is_some_and(|pool| pg.seed < pool.pg_num);
+            let pool = state.osdmap.pending_pool(pg.pool).or(map.pools.get(&pg.pool));
+            let known = pool.is_some_and(|pool| pg.seed < pool.pg_num);
             let same = map.pg_temp.get(pg).map_or(osds.is_empty(), |now| now == osds);
             let exist = osds.iter().all(|o| map.exists(*o));
             if known && exist && (!same || request.forced) {
@@ -166,6 +167,54 @@ impl<K: Kv> Mon<K> {
         // Whoever asks for an acting set is alive in this epoch.
         if map.info(request.osd).is_some_and(|i| i.up_thru < request.epoch && request.epoch <= map.epoch) && map.is_up(request.osd) {
             state.osdmap.change().new_up_thru.insert(request.osd, request.epoch);
+        }
+    }
+
+    /// Two PGs are ready to become one; or they will not be soon, and go on as they are. What is said of a pool that has changed since
+    /// is void: between two changes of a pool its PGs that wait to be merged stay as they were told to be.
+    pub(crate) fn handle_ready_to_merge(&mut self, now: Now, m: &PgReadyToMerge) {
+        let Some(state) = self.state.as_mut() else { return };
+        let map = state.osdmap.map.clone();
+        let Some(pool) = map.pools.get(&m.source.pool) else { return };
+        let Some((source, target)) = pool.merging() else { return };
+        let changes = state.osdmap.pending_pool(m.source.pool).is_some();
+        if source != m.source.seed || pool.last_change != m.pool_changed || changes {
+            return;
+        }
+        let target = PgId { seed: target, ..m.source };
+        let [s, t] = [m.source, target].map(|pg| map.pg_to_up_acting(pg));
+        let same = [&s, &t].iter().all(|a| a.acting == m.acting && a.acting_primary == m.osd);
+        if m.ready && !same {
+            return;
+        }
+        let epoch = state.osdmap.change().epoch;
+        if let Some(p) = state.osdmap.change_pool(m.source.pool) {
+            (p.last_force_op_resend_prenautilus, p.last_force_op_resend_preluminous) = (epoch, epoch);
+            p.pg_num_pending = if m.ready { source } else { p.pg_num };
+            if m.ready {
+                p.pg_num = source;
+                p.last_pg_merge_meta = MergeMeta {
+                    source_pgid: m.source,
+                    ready_epoch: epoch,
+                    last_epoch_started: m.last_epoch_started,
+                    last_epoch_clean: m.last_epoch_clean,
+                    source_version: m.source_version,
+                    target_version: m.target_version,
+                };
+            }
+        }
+        if m.ready {
+            let inc = state.osdmap.change();
+            if map.pg_temp.contains_key(&m.source) || inc.new_pg_temp.contains_key(&m.source) {
+                inc.new_pg_temp.insert(m.source, Vec::new());
+            }
+            if map.primary_temp.contains_key(&m.source) {
+                inc.new_primary_temp.insert(m.source, OsdId::NONE);
+            }
+            inc.old_pg_upmap.extend(map.pg_upmap.keys().filter(|pg| **pg == m.source));
+            inc.old_pg_upmap_items.extend(map.pg_upmap_items.keys().filter(|pg| **pg == m.source));
+        } else {
+            self.log(now, CLUSTER, LogPrio::INFO, format!("pg {} and {target} are not ready to be merged: they serve again", m.source));
         }
     }
 

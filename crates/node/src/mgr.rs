@@ -317,10 +317,12 @@ impl MgrNode {
         if !self.may_report() || now.mono < self.next_adjust {
             return;
         }
-        for command in self.mgr.adjust_pgs() {
-            tracing::info!(command, "PGs are adjusted");
-            self.mon.command(now, &mut self.endpoint, command, Bytes::new());
-            self.next_adjust = now.mono + ADJUST_PAUSES * self.mgr.settings().stats_period;
+        for step in self.mgr.adjust_pgs() {
+            tracing::info!(command = step.command, "PGs are adjusted");
+            self.mon.command(now, &mut self.endpoint, step.command, Bytes::new());
+            if step.moves {
+                self.next_adjust = now.mono + ADJUST_PAUSES * self.mgr.settings().stats_period;
+            }
         }
     }
 

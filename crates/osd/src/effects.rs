@@ -153,6 +153,8 @@ pub(crate) struct Shared {
     pub recovery_bytes: u64,
     /// As many of them as may be at once (`osd_recovery_max_active`).
     pub recovery_max: usize,
+    /// A PG that waits to be merged is clean.
+    pub merge_news: bool,
     /// One less is on its way: PGs may wait for that.
     pub recovery_freed: bool,
     /// Objects that may still be counted in this turn of housekeeping.

@@ -16,6 +16,7 @@ mod heartbeat;
 pub mod keep;
 mod lease;
 mod maps;
+mod merging;
 pub mod mutation;
 pub mod object;
 pub mod ops;

@@ -62,6 +62,7 @@ pub struct Osd {
     pub(crate) clock: crate::report::Clock,
     pub(crate) keep: crate::keep::Keep,
     pub(crate) commands: crate::command::Commands,
+    pub(crate) merging: crate::merging::Merging,
     waiting: VecDeque<(Epoch, Peer, u64, Message)>,
     /// OSDs whose session ended before it began.
     lost_peers: BTreeSet<OsdId>,
@@ -111,6 +112,7 @@ impl Osd {
             recovery_active: 0,
             recovery_bytes: 0,
             recovery_max: commands.recovery_max(&config.device_class),
+            merge_news: false,
             recovery_freed: false,
             recount_budget: 0,
             spaces: Default::default(),
@@ -137,6 +139,7 @@ impl Osd {
             clock: Default::default(),
             keep,
             commands,
+            merging: Default::default(),
             waiting: VecDeque::new(),
             lost_peers: BTreeSet::new(),
         };
@@ -302,6 +305,9 @@ impl Osd {
                     pg.recover(&mut cx);
                 }
             }
+        }
+        if std::mem::take(&mut self.sh.merge_news) {
+            self.tell_merges(now, disk, fx);
         }
         if std::mem::take(&mut self.sh.leases.renewed) {
             let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };

@@ -84,6 +84,7 @@ impl Osd {
     pub fn handle_mon_session(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
         self.clock.boot_asked = None;
         self.sh.alive_wanted = Epoch(0);
+        self.tell_merges_again();
         if !self.sh.booted {
             self.ask_to_boot(now, disk, fx);
         }
@@ -137,6 +138,8 @@ impl Osd {
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         cx.sh.recount_budget = crate::pg::RECOUNT_BUDGET;
         self.pgs.values_mut().for_each(|pg| pg.handle_tick(&mut cx));
+        self.tell_merges(now, disk, fx);
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         self.heartbeats.tick(&mut cx);
         for (osd, epoch) in std::mem::take(&mut self.heartbeats.behind) {
             self.share_map_with_osd(disk, osd, epoch, fx);

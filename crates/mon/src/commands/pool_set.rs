@@ -121,11 +121,6 @@ fn may_change_pgs(pool: &PgPool, var: &str) -> Result<(), Reply> {
     }
 }
 
-/// OSDs do not merge PGs yet: to promise it would lose data.
-fn no_merge() -> Reply {
-    Reply::err(Errno::EOPNOTSUPP, "decreasing pg_num of an existing pool is not available in this cluster yet")
-}
-
 /// How many PGs the pool is to have: the manager takes it there. `pgp_num` follows as long as it was not set by itself.
 fn set_pg_num(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result<(), Reply> {
     may_change_pgs(pool, "pg_num")?;
@@ -134,9 +129,6 @@ fn set_pg_num(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result
         return Ok(());
     }
     check_pg_num(ctx, n)?;
-    if n < i64::from(pool.pg_num) {
-        return Err(no_merge());
-    }
     if n > i64::from(pool.pg_num_target) {
         check_pgs_per_osd(ctx, Some(id), n, pool.size.into())?;
     }
@@ -149,17 +141,31 @@ fn set_pg_num(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result
     Ok(())
 }
 
-/// The manager's next step towards `pg_num`: PGs are split now.
+/// The manager's next step towards `pg_num`: PGs are split now; or the last one is to end, when its OSDs say that it is ready.
 fn set_pg_num_actual(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result<(), Reply> {
     let n = int(val)?;
     if n == i64::from(pool.pg_num) {
         return Ok(());
     }
     check_pg_num(ctx, n)?;
-    if n < i64::from(pool.pg_num) {
-        return Err(no_merge());
-    }
     let epoch = ctx.osdmap().epoch.next();
+    if n < i64::from(pool.pg_num) {
+        if n < i64::from(pool.pgp_num) {
+            return Err(invalid(format!("specified pg_num {n} < pgp_num {}", pool.pgp_num)));
+        }
+        if n < i64::from(pool.pg_num) - 1 {
+            let text = format!("specified pg_num {n} < pg_num ({}) - 1; only single pg decrease is currently supported", pool.pg_num);
+            return Err(invalid(text));
+        }
+        if pool.pg_num_pending != n as u32 {
+            change(ctx, id, |p| {
+                p.pg_num_pending = n as u32;
+                // Clients of before Nautilus do not know that this begins an interval.
+                (p.last_force_op_resend_prenautilus, p.last_force_op_resend_preluminous) = (epoch, epoch);
+            });
+        }
+        return Ok(());
+    }
     change(ctx, id, |p| {
         (p.pg_num, p.pg_num_pending) = (n as u32, n as u32);
         // Clients of before Luminous do not know that a split begins an interval.
@@ -177,6 +183,9 @@ fn set_pgp_num(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str, actual: 
     let most = if actual { pool.pg_num } else { pool.pg_num_target };
     if n > i64::from(most) {
         return Err(invalid(format!("specified pgp_num {n} > pg_num {most}")));
+    }
+    if actual && n > i64::from(pool.pg_num_pending) {
+        return Err(invalid(format!("specified pgp_num {n} > pg_num_pending {}", pool.pg_num_pending)));
     }
     change(ctx, id, |p| match actual {
         true => p.pgp_num = n as u32,

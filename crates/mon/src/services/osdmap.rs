@@ -86,6 +86,11 @@ impl OsdMapService {
         Some(pool)
     }
 
+    /// A pool as it will be, if it changes in the next epoch.
+    pub fn pending_pool(&self, id: PoolId) -> Option<&PgPool> {
+        self.pending.new_pools.get(&id)
+    }
+
     /// Replaces the CRUSH map in the next epoch.
     pub fn set_crush(&mut self, crush: &CrushMap) {
         self.change().crush = Some(denc::to_bytes(crush, features::SUPPORTED));

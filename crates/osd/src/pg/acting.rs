@@ -110,7 +110,7 @@ mod tests {
 
     fn mapping(up: &[i32], acting: &[i32]) -> Mapping {
         let first = |list: &[i32]| OsdId(*list.first().unwrap());
-        Mapping { up: osds(up), up_primary: first(up), acting: osds(acting), primary: first(acting), size: 3, min_size: 2, bits: 0 }
+        Mapping { up: osds(up), up_primary: first(up), acting: osds(acting), primary: first(acting), size: 3, min_size: 2, bits: 0, premerge: false }
     }
 
     fn choose(m: &Mapping, usable: &[i32], auth: i32) -> Vec<OsdId> {

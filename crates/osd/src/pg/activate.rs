@@ -114,7 +114,9 @@ impl Pg {
             return self.back_off_waiting(cx);
         }
         self.backoffs.release_all(cx, self.coll);
-        self.start_waiting(cx);
+        if self.takes_ops() {
+            self.start_waiting(cx);
+        }
     }
 
     /// Every copy has everything: what came before this interval needs no remembering, and those whom CRUSH wants can act.
@@ -135,6 +137,7 @@ impl Pg {
         self.say_started(cx);
         if self.is_clean() {
             self.remove_strays(cx);
+            cx.sh.merge_news |= self.walk.mapping.premerge;
         }
     }
 

@@ -16,8 +16,10 @@ pub struct Mapping {
     pub primary: OsdId,
     pub size: u8,
     pub min_size: u8,
-    /// How many low bits of the hash the PG's objects share: more after a split.
+    /// How many low bits of the hash the PG's objects share: more after a split, fewer after a merge.
     pub bits: u32,
+    /// It is about to end in another PG, or another one in it: no operation runs in the meantime.
+    pub premerge: bool,
 }
 
 impl Mapping {
@@ -33,6 +35,7 @@ impl Mapping {
             size: pool.size,
             min_size: pool.min_size,
             bits: split_bits(pg, pool.pg_num),
+            premerge: pool.merging().is_some_and(|(source, target)| pg.seed == source || pg.seed == target),
         })
     }
 

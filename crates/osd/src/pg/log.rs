@@ -156,6 +156,13 @@ impl PgLog {
         part
     }
 
+    /// Every request that is known, oldest first.
+    pub fn requests(&self) -> Vec<PgLogDup> {
+        let mut all = self.dups.before(u64::MAX);
+        all.extend(self.entries.iter().filter(|e| e.reqid != ReqId::default()).map(|e| PgLogDup::from(e.clone())));
+        all
+    }
+
     /// Drops what is newer than `base` and returns it, newest first.
     pub fn rewind(&mut self, base: EVersion) -> Vec<PgLogEntry> {
         let mut gone = Vec::new();

@@ -22,7 +22,7 @@ const PAGE: usize = 1000;
 
 /// The row `i`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[denc(v = 2, compat = 1)]
+#[denc(v = 3, compat = 1)]
 struct Meta {
     last_epoch_started: Epoch,
     history: PeerHistory,
@@ -48,6 +48,8 @@ struct Meta {
     last_backfill: HObject,
     #[denc(since = 2)]
     backfilled: i64,
+    #[denc(since = 3)]
+    premerge: bool,
 }
 
 /// The key of an object's row among the missing.
@@ -88,6 +90,7 @@ impl Pg {
             pg_num: 1 << m.bits,
             last_backfill: self.last_backfill.clone(),
             backfilled: self.backfilled,
+            premerge: m.premerge,
         };
         txn.coll_set(META_ROW, denc::to_bytes(&meta, 0));
     }
@@ -176,6 +179,7 @@ impl Meta {
                 size: self.size,
                 min_size: self.min_size,
                 bits: split_bits(id, self.pg_num),
+                premerge: self.premerge,
             },
         }
     }

@@ -17,6 +17,7 @@ mod getmissing;
 mod interval;
 mod log;
 mod merge;
+mod merge_pgs;
 mod meta;
 mod op;
 mod peering;
@@ -188,7 +189,11 @@ impl Pg {
 
     /// New maps were walked. `old` is the map from before them, `since` the interval of that time.
     pub fn handle_maps(&mut self, cx: &mut Cx<'_>, old: &OsdMap, since: Epoch) {
-        let is_gone = Mapping::of(&cx.sh.map, self.id).is_none();
+        // A PG that ended in another one went with the map that says so: its objects are the other's, and not to be removed.
+        let is_gone = cx.sh.map.pool_by_id(self.id.pool).is_none();
+        if !is_gone && Mapping::of(&cx.sh.map, self.id).is_none() {
+            return tracing::error!(pg = %self.id, epoch = %cx.sh.map.epoch, "there is no such PG");
+        }
         if matches!(self.stage, Stage::Removing) {
             if !is_gone && self.walk.mapping.involves(cx.sh.whoami) {
                 self.stop_removal(cx);
@@ -206,7 +211,7 @@ impl Pg {
             Stage::Active => {
                 self.recovery_map(cx, old);
                 self.acting_map(cx);
-                if self.serves() {
+                if self.takes_ops() {
                     self.watch_map(cx);
                 }
             }
@@ -347,7 +352,7 @@ impl Pg {
         self.ask_slot_again(cx);
         self.recount(cx);
         self.wait_unread_again(cx);
-        if matches!(self.stage, Stage::Active) && self.serves() {
+        if matches!(self.stage, Stage::Active) && self.takes_ops() {
             self.expire_watches(cx);
             self.scrub_tick(cx);
             self.look_for_room(cx);
@@ -408,6 +413,18 @@ impl Pg {
     pub(super) fn serves(&self) -> bool {
         let m = &self.walk.mapping;
         m.acting.len() >= usize::from(m.min_size)
+    }
+
+    /// True if clients' operations may run once the PG is active: not while it waits to be merged.
+    pub(super) fn takes_ops(&self) -> bool {
+        self.serves() && !self.walk.mapping.premerge
+    }
+
+    /// True if, as the primary, nothing of it is lacking anywhere and nothing will change: it may become part of another PG or take
+    /// another one in.
+    pub fn is_ready_to_merge(&self, whoami: OsdId) -> bool {
+        let m = &self.walk.mapping;
+        m.premerge && m.primary == whoami && m.up == m.acting && matches!(self.stage, Stage::Active) && self.is_clean() && self.missing.is_empty()
     }
 
     /// True if no backfill of this copy is under way.

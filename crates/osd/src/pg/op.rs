@@ -100,11 +100,11 @@ impl Pg {
             return;
         }
         match &self.stage {
-            Stage::Active if self.serves() => {
+            Stage::Active if self.takes_ops() => {
                 self.waiting.push_back(op);
                 self.start_waiting(cx);
             }
-            Stage::Active => self.back_off(cx, op),
+            Stage::Active if !self.serves() => self.back_off(cx, op),
             Stage::Peering(p) if p.is_stuck() => self.back_off(cx, op),
             Stage::Removing => {}
             _ => self.waiting.push_back(op),

@@ -12,6 +12,10 @@ const BATCH: usize = 128;
 impl Pg {
     /// The PG is whole without them: strays may delete their copies.
     pub(super) fn remove_strays(&mut self, cx: &mut Cx<'_>) {
+        if self.walk.mapping.premerge {
+            // They offer themselves again.
+            return;
+        }
         for osd in std::mem::take(&mut self.strays) {
             cx.send_pg(osd, self.id, self.round(), PgBody::Remove, Durable::Now);
         }

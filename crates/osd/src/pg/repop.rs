@@ -91,6 +91,7 @@ impl RepOps {
 impl Pg {
     /// Submits a write here and sends it to every replica, in one turn.
     pub(super) fn start_write(&mut self, cx: &mut Cx<'_>, write: Write) {
+        assert!(!self.walk.mapping.premerge, "{}: a write to a PG that waits to be merged", self.id);
         let (version, object) = (write.entry.version, write.entry.object.clone());
         let row = LogRow { entry: write.entry, totals: write.totals };
         let bytes = denc::to_bytes(&row, 0);

@@ -15,21 +15,24 @@ use super::interval::Mapping;
 use super::{Pg, Stage, Walk};
 use crate::effects::Cx;
 use crate::ops::pg_range;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::map::OsdMap;
 use types::msg::internal_osd::PgTotals;
 use types::{HObject, PgId, Utime};
 
-/// All copies of an OSD go from one map to the next; those that are split become more.
+/// All copies of an OSD go from one map to the next; those that are split become more, those that are merged fewer.
 pub(crate) fn advance_all(pgs: &mut BTreeMap<PgId, Pg>, cx: &mut Cx<'_>, old: &OsdMap, new: &OsdMap) {
-    let mut split = Vec::new();
+    let (mut split, mut shrunk) = (Vec::new(), BTreeSet::new());
     for pg in pgs.values_mut() {
         let bits = pg.walk.mapping.bits;
         pg.advance(old, new);
         if pg.walk.mapping.bits > bits {
             split.push((pg.id, bits));
+        } else if pg.walk.mapping.bits < bits {
+            shrunk.insert(pg.id);
         }
     }
+    super::merge_pgs::merge_all(pgs, cx, old, new, shrunk);
     for (id, bits) in split {
         let pg_num = new.pool_by_id(id.pool).map_or(0, |p| p.pg_num);
         let children: Vec<PgId> = children_of(id, bits, pg_num).filter(|child| !pgs.contains_key(child)).collect();
@@ -149,7 +152,6 @@ impl Pg {
 mod tests {
     use super::*;
     use crate::ops::split_bits;
-    use std::collections::BTreeSet;
     use types::PoolId;
 
     #[test]

@@ -71,6 +71,9 @@ impl Pg {
         if matches!(self.stage, Stage::Active) && !self.serves() {
             state = PgState(state.0 & !PgState::ACTIVE.0) | PgState::PEERED;
         }
+        if matches!(self.stage, Stage::Active) && m.premerge {
+            state = PgState(state.0 & !PgState::ACTIVE.0) | PgState::PEERED | PgState::PREMERGE;
+        }
         if state != PgState::UNKNOWN && m.acting.len() < usize::from(m.size) {
             state |= PgState::UNDERSIZED;
         }

@@ -77,6 +77,9 @@ pub struct Cluster {
     /// Answers to commands, by number.
     pub command_replies: BTreeMap<u64, admin::command::Reply>,
     next_tid: u64,
+    /// Merges that were made, and that were given up.
+    pub merges: u32,
+    pub bounces: u32,
     map_dirty: bool,
     /// What every OSD is started with.
     options: ConfigValues,
@@ -120,6 +123,8 @@ impl Cluster {
             said: Vec::new(),
             command_replies: BTreeMap::new(),
             next_tid: 0,
+            merges: 0,
+            bounces: 0,
             map_dirty: false,
             options: ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host"),
             log_entries_max: 20,
@@ -370,6 +375,34 @@ impl Cluster {
                         false => drop(self.map.pg_temp.insert(pg, osds)),
                     }
                 }
+            }
+            Message::PgReadyToMerge(m) => {
+                let pair = self.map.pools[&m.source.pool].merging().filter(|(source, _)| *source == m.source.seed);
+                let Some((source, target)) = pair.filter(|_| self.map.pools[&m.source.pool].last_change == m.pool_changed) else { return };
+                let places = [source, target].map(|seed| self.map.pg_to_up_acting(PgId { seed, ..m.source }));
+                if m.ready && places.iter().any(|p| p.acting != m.acting || p.acting_primary != m.osd) {
+                    return;
+                }
+                let epoch = self.map.epoch.next();
+                let pool = self.map.pools.get_mut(&m.source.pool).unwrap();
+                pool.last_change = epoch;
+                pool.pg_num = if m.ready { source } else { pool.pg_num };
+                pool.pg_num_pending = pool.pg_num;
+                if m.ready {
+                    pool.last_pg_merge_meta = types::map::MergeMeta {
+                        source_pgid: m.source,
+                        ready_epoch: epoch,
+                        last_epoch_started: m.last_epoch_started,
+                        last_epoch_clean: m.last_epoch_clean,
+                        source_version: m.source_version,
+                        target_version: m.target_version,
+                    };
+                    self.map.pg_temp.remove(&m.source);
+                    self.merges += 1;
+                } else {
+                    self.bounces += 1;
+                }
+                self.publish();
             }
             Message::OsdFailure(m)
                 if m.kind != FailureKind::Alive && !self.is_running(m.target) && self.map.is_up(m.target) =>
@@ -623,6 +656,17 @@ impl Cluster {
         }
         let under_way: Vec<String> = self.net.iter().filter(|(_, q)| !q.is_empty()).map(|(k, q)| format!("{k:?} {:?}", q.front())).collect();
         panic!("never clean: {} {under_way:?}", self.status());
+    }
+
+    /// Runs until no PG waits to be merged.
+    pub fn settle_merges(&mut self) {
+        for _ in 0..200_000 {
+            if self.map.pools[&POOL].merging().is_none() {
+                return;
+            }
+            self.step();
+        }
+        panic!("neither merged nor given up: {}", self.status());
     }
 
     /// Runs until a PG's primary says `word` of it. Panics if it never does.

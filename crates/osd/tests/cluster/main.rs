@@ -4,6 +4,7 @@ mod harness;
 mod leases;
 mod lost;
 mod no_room;
+mod merge;
 mod scrub;
 mod split;
 

@@ -10,14 +10,15 @@ use types::msg::OsdOp;
 use types::msg::osd::osd_flag;
 use types::{OsdId, PgId};
 
-fn set_pgs(c: &mut Cluster, pg_num: u32, pgp_num: u32) {
+pub fn set_pgs(c: &mut Cluster, pg_num: u32, pgp_num: u32) {
     let pool = c.map.pools.get_mut(&POOL).unwrap();
     (pool.pg_num, pool.pg_num_pending, pool.pg_num_target) = (pg_num, pg_num, pg_num);
     (pool.pgp_num, pool.pgp_num_target) = (pgp_num, pgp_num);
+    pool.last_change = c.map.epoch.next();
     c.publish();
 }
 
-fn names(c: &mut Cluster) -> Vec<String> {
+pub fn names(c: &mut Cluster) -> Vec<String> {
     let pgs: Vec<PgId> = c.pgs();
     pgs.into_iter().flat_map(|pg| c.list(pg)).collect()
 }

@@ -322,6 +322,12 @@ impl PgPool {
         }
     }
 
+    /// The PG that is about to end and the one it becomes part of (`pg_num_pending`): neither takes operations.
+    pub fn merging(&self) -> Option<(u32, u32)> {
+        let source = self.pg_num.checked_sub(1).filter(|s| *s > 0 && *s == self.pg_num_pending)?;
+        Some((source, parent(source)))
+    }
+
     /// True if every bit of `flag` is set.
     pub fn has_flag(&self, flag: u64) -> bool {
         self.flags & flag == flag
@@ -376,6 +382,11 @@ impl PgPool {
     pub fn cache_mode_name(&self) -> &'static str {
         CACHE_MODES.get(usize::from(self.cache_mode)).copied().unwrap_or("unknown")
     }
+}
+
+/// The PG that another one is a part of with one PG less in the pool (`pg_t::get_parent`): without the top bit.
+fn parent(seed: u32) -> u32 {
+    seed & !(seed.checked_ilog2().map_or(0, |bit| 1 << bit))
 }
 
 fn mask(num: u32) -> u32 {
@@ -518,6 +529,18 @@ mod tests {
         for (n, expected) in [(0, 0), (1, 0), (2, 1), (3, 3), (8, 7), (9, 15), (1 << 31, 0x7fff_ffff)] {
             assert_eq!(pool(n).pg_num_mask(), expected, "pg_num {n}");
         }
+    }
+
+    #[test]
+    fn a_pg_ends_in_the_one_that_its_objects_go_to() {
+        for n in 2..70 {
+            let pool = |n| PgPool { pg_num_pending: n - 1, ..PgPool::replicated(3, n, 0) };
+            let (source, target) = pool(n).merging().unwrap();
+            let pg = |seed| PgId { pool: PoolId(1), seed };
+            assert_eq!((source, pg(target)), (n - 1, pool(n - 1).raw_pg_to_pg(pg(source))));
+            assert_eq!(PgPool::replicated(3, n, 0).merging(), None);
+        }
+        assert_eq!(PgPool { pg_num_pending: 0, ..PgPool::replicated(3, 1, 0) }.merging(), None);
     }
 
     #[test]

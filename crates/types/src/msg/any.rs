@@ -70,7 +70,7 @@ messages! {
     osd::MOsdOp, osd::MOsdOpReply, osd::MOsdBackoff, osd::MWatchNotify,
     internal::OsdBoot, internal::OsdAlive, internal::OsdFailure, internal::OsdMarkMeDown,
     internal::OsdMarkMeDownAck, internal::OsdBeacon,
-    internal::PgTempRequest, internal::MgrStats, internal::MgrDigest, internal::MgrBeacon,
+    internal::PgTempRequest, internal::PgReadyToMerge, internal::MgrStats, internal::MgrDigest, internal::MgrBeacon,
     internal::OsdScrub, internal::MonCopy, internal::OsdForceRecovery,
     internal_mon::MonPeer, internal_mon::MonPeerReply,
     internal_osd::RepOp, internal_osd::RepOpReply, internal_osd::PgMessage, internal_osd::OsdHeartbeat, internal_osd::OsdSessionLost,

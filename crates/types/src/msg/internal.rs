@@ -4,7 +4,7 @@
 
 use super::message;
 use crate::pg::{IoRates, OsdStat, PgStat, PoolDigest, StoreStatfs};
-use crate::{AddrVec, Epoch, OsdId, PgId, PoolId, Utime};
+use crate::{AddrVec, EVersion, Epoch, OsdId, PgId, PoolId, Utime};
 use bytes::Bytes;
 use denc::{Decode, Encode};
 use std::collections::BTreeMap;
@@ -67,6 +67,24 @@ message! {
         epoch: Epoch,
         pg_temp: BTreeMap<PgId, Vec<OsdId>>,
         forced: bool,
+    }
+}
+message! {
+    /// The primary of two PGs that are to become one: both are clean on the same OSDs and take no operations; or they will not come to
+    /// that soon. Void with a pool that has changed since.
+    PgReadyToMerge = 0x7007, v 1, c 1, p 127 {
+        osd: OsdId,
+        epoch: Epoch,
+        /// The PG that ends.
+        source: PgId,
+        /// `last_change` of the pool.
+        pool_changed: Epoch,
+        ready: bool,
+        source_version: EVersion,
+        target_version: EVersion,
+        last_epoch_started: Epoch,
+        last_epoch_clean: Epoch,
+        acting: Vec<OsdId>,
     }
 }
 message! {

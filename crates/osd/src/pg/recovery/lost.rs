@@ -149,6 +149,9 @@ impl Pg {
         if !self.serves() {
             return refuse(Errno::EAGAIN, "pg has fewer than min_size copies: nothing can be written");
         }
+        if !self.takes_ops() {
+            return refuse(Errno::EAGAIN, "pg is about to be merged: nothing can be written");
+        }
         let sources = self.sources(&cx.sh.map, cx.sh.whoami);
         if !sources.values().all(|s| matches!(s, Source::Probed | Source::Lost)) {
             let text = format!("pg has {unfound} unfound objects but we haven't probed all sources, not marking lost");
