@@ -233,32 +233,44 @@ impl Cluster {
         });
     }
 
-    /// An operator gives the pool more placement groups, drawn.
-    pub fn split_pgs(&mut self) {
+    /// An operator gives the pool more placement groups or fewer, drawn.
+    pub fn change_pgs(&mut self) {
         let (pgs, pgps) = (self.pgs, self.pgps);
-        let (pgs, pgps) = crate::scenario::more_pgs(self.sim.rng(), pgs, pgps);
+        let (pgs, pgps) = crate::scenario::other_pgs(self.sim.rng(), pgs, pgps);
         self.set_pgs(pgs, pgps);
     }
 
     /// An operator gives the pool so many placement groups, `pgp_num` of them with places of their own. (What a manager does step
     /// by step.)
     pub fn set_pgs(&mut self, pg_num: u32, pgp_num: u32) {
-        (self.pgs, self.pgps) = (pg_num, pgp_num);
+        let before = std::mem::replace(&mut self.pgs, pg_num);
+        self.pgps = pgp_num;
         let set = |var: &str, n: u32| format!(r#"{{"prefix": "osd pool set", "pool": "{POOL}", "var": "{var}", "val": "{n}"}}"#);
-        let steps = vec![set("pg_num_actual", pg_num), set("pgp_num_actual", pgp_num)];
+        let (steps, ends) = match pg_num < before {
+            // The last one ends first, each when it has no place of its own.
+            true => (vec![set("pgp_num_actual", pgp_num)], (pg_num..before).rev().map(|n| (n, set("pg_num_actual", n))).collect()),
+            false => (vec![set("pg_num_actual", pg_num), set("pgp_num_actual", pgp_num)], Vec::new()),
+        };
         let (open, changes) = (self.commands.clone(), self.pg_changes.clone());
         open.set(open.get() + 1);
         let (turn, ended) = changes.get();
         changes.set((turn + 1, ended));
         self.add_program("operator", move |_, handle, clock| {
-            let (steps, open, changes) = (steps.clone(), open.clone(), changes.clone());
+            let (steps, ends, open, changes) = (steps.clone(), ends.clone(), open.clone(), changes.clone());
             vec![Box::pin(async move {
-                // The numbers only grow: changes come one after the other.
+                // Changes come one after the other.
                 while changes.get().1 < turn {
                     clock.sleep(Duration::from_millis(100)).await;
                 }
                 for step in &steps {
                     command(&handle, &clock, step, "").await;
+                }
+                for (n, step) in &ends {
+                    // What OSDs give up is begun again.
+                    while pgs_now(&handle).await.is_none_or(|now| now > *n) {
+                        let _ = handle.mon_command(step.clone(), Bytes::new()).await;
+                        clock.sleep(Duration::from_millis(500)).await;
+                    }
                 }
                 changes.set((changes.get().0, changes.get().1 + 1));
                 open.set(open.get() - 1);
@@ -273,7 +285,7 @@ impl Cluster {
 
     /// Runs until every command has succeeded.
     pub fn await_commands(&mut self) {
-        let (open, until) = (self.commands.clone(), self.sim.now_ns() + 300_000_000_000);
+        let (open, until) = (self.commands.clone(), self.sim.now_ns() + 900_000_000_000);
         self.sim.run_until_done(until, || open.get() == 0);
     }
 
@@ -362,6 +374,14 @@ async fn command(handle: &Handle, clock: &crate::Clock, json: &str, input: &str)
         }
         clock.sleep(Duration::from_secs(1)).await;
     }
+}
+
+/// How many placement groups the pool has.
+async fn pgs_now(handle: &Handle) -> Option<u32> {
+    let get = format!(r#"{{"prefix": "osd pool get", "pool": "{POOL}", "var": "pg_num", "format": "json"}}"#);
+    let reply = handle.mon_command(get, Bytes::new()).await.ok().filter(|reply| reply.result >= 0)?;
+    let value: serde_json::Value = serde_json::from_slice(&reply.output).ok()?;
+    value["pg_num"].as_u64()?.try_into().ok()
 }
 
 /// Monitors a, b, c, formatted with a map of them all.

@@ -41,7 +41,7 @@ pub enum Fault {
     Clock { host: usize, by_s: i64 },
     /// An operator's command: data moves.
     Operator { command: String },
-    /// The pool gets more placement groups, and so many of them places of their own.
+    /// The pool gets more placement groups or fewer, and so many of them places of their own.
     PgNum { pg_num: u32, pgp_num: u32 },
     /// With everything clean and well an OSD's disk is replaced by an empty one, as the manual says.
     ReplaceDisk { osd: usize },
@@ -82,7 +82,7 @@ impl Fault {
             Fault::DiskError { .. } => "write or flush error",
             Fault::Clock { .. } => "clock jump",
             Fault::Operator { .. } => "out, in, reweight",
-            Fault::PgNum { .. } => "PGs split",
+            Fault::PgNum { .. } => "PGs split or merged",
             Fault::ReplaceDisk { .. } => "disk replaced",
             Fault::Rot { .. } => "rot",
             Fault::ReadErrors { .. } => "read errors",
@@ -228,7 +228,7 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
             10 => Fault::Operator { command: operator(rng, osd) },
             11 => Fault::CutOff { osd, client: rng.random_range(daemons..everyone) },
             _ => {
-                (pgs, pgps) = more_pgs(rng, pgs, pgps);
+                (pgs, pgps) = other_pgs(rng, pgs, pgps);
                 Fault::PgNum { pg_num: pgs, pgp_num: pgps }
             }
         };
@@ -279,7 +279,11 @@ fn how_long(rng: &mut ChaCha8Rng) -> u64 {
 }
 
 /// How many placement groups there are next, powers of two or not, and how many have places of their own.
-pub fn more_pgs(rng: &mut impl Rng, pgs: u32, pgps: u32) -> (u32, u32) {
+pub fn other_pgs(rng: &mut impl Rng, pgs: u32, pgps: u32) -> (u32, u32) {
+    if rng.random() {
+        let pgs = rng.random_range(1..=pgs);
+        return (pgs, rng.random_range(1..=pgs));
+    }
     let pgs = (pgs + rng.random_range(0..=pgs)).min(PGS_MAX);
     (pgs, rng.random_range(pgps..=pgs))
 }

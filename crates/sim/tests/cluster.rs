@@ -126,7 +126,7 @@ fn replace_disk(cluster: &mut Cluster, down: &mut Vec<HostId>) {
     cluster.sim.start(osd);
 }
 
-/// Placement groups are split while the cluster is hurt, in two of three runs.
+/// Placement groups are split and merged while the cluster is hurt, in two of three runs.
 fn splits(seed: u64) -> bool {
     env("SPLITS").map_or(!(seed / 2).is_multiple_of(3), |on| on > 0)
 }
@@ -179,7 +179,7 @@ fn hurt(cluster: &mut Cluster, rounds: usize, seed: u64, plan: &Plan) {
             meddle(cluster);
         }
         if splits(seed) && cluster.sim.rng().random_ratio(1, 3) {
-            cluster.split_pgs();
+            cluster.change_pgs();
         }
         if meddled && round == rounds / 2 {
             replace_disk(cluster, &mut down);
