@@ -165,12 +165,14 @@ pub fn examine(cluster: &mut Cluster) {
         eprintln!("{}", cluster.ask(&format!(r#"{{"prefix": "{prefix}", "format": "json-pretty"}}"#)));
     }
     for osd in cluster.osds.clone() {
-        for prefix in ["status", "dump_ops_in_flight", "dump_pgs"] {
-            cluster.sim.admin(osd, 1, &format!(r#"{{"prefix": "{prefix}"}}"#));
+        let asked = ["status", "dump_ops_in_flight", "perf dump"].map(|prefix| format!(r#"{{"prefix": "{prefix}"}}"#));
+        let queries = (0..cluster.pgs).map(|pg| format!(r#"{{"prefix": "query", "pgid": "1.{pg:x}"}}"#));
+        for command in asked.into_iter().chain(queries) {
+            cluster.sim.admin(osd, 1, &command);
             let until = cluster.sim.now_ns() + SECOND;
             cluster.sim.run_until(until);
             for (host, _, reply) in cluster.sim.admin_replies() {
-                eprintln!("{host:?} {prefix}: {}", String::from_utf8_lossy(&reply));
+                eprintln!("{host:?} {command}: {}", String::from_utf8_lossy(&reply));
             }
         }
     }

@@ -524,10 +524,11 @@ impl Trial {
         if self.scenario.plan.mons > 1 {
             checks::wait_for_quorum(&mut self.cluster, self.mons);
         }
-        checks::check_stores(&mut self.cluster);
         if self.tell && !self.cluster.model.borrow().faults.is_empty() {
+            // Before everybody is started anew.
             checks::examine(&mut self.cluster);
         }
+        checks::check_stores(&mut self.cluster);
         checks::compare_copies(&mut self.cluster);
         if self.cluster.model.borrow().faults.is_empty() {
             checks::rot_one_disk(&mut self.cluster, clients + 1, &plan);
