@@ -10,12 +10,15 @@
 //! Why pages move the cursor, not objects: pushes need no order among each other, blocked writes are one object's affair as
 //! in recovery, and a restart goes on where the last page ended. The price is a row for each of a page's objects that
 //! differ. What a copy kept from earlier is not sent again.
+//! Where a copy's disk is too full to be filled, its objects behind the cursor are sifted: those that are old or that nobody
+//! should have give their room back, and so does, from then on, what is written. Otherwise a disk whose copies are all to be
+//! filled could be full of what they should not have, and none of them be filled for ever.
 //! Upstream: doc/dev/osd_internals/log_based_pg.rst, backfill_reservation.rst; PrimaryLogPG::recover_backfill.
 
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, Effect};
 use crate::ops::pg_range;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::msg::internal_osd::{PgBody, Round};
 use types::{EVersion, HObject, OsdId};
 
@@ -29,6 +32,8 @@ pub(super) struct Backfill {
     step: Step,
     /// Objects to look at next time.
     page: usize,
+    /// From the cursor to here the copy has nothing but what it should have, if sifting has begun.
+    sifted: Option<HObject>,
 }
 
 #[derive(Debug)]
@@ -36,13 +41,15 @@ enum Step {
     Ready,
     /// It was asked for its objects up to here.
     Scanning(HObject),
+    /// It was asked for its objects up to here, for want of room.
+    Sifting(HObject),
     /// It was told of the cursor and what differs before it, and has not confirmed.
     Moving(Vec<(HObject, EVersion)>),
 }
 
 impl Backfill {
     pub fn new(cursor: HObject, objects: i64) -> Self {
-        Backfill { cursor, objects, step: Step::Ready, page: 0 }
+        Backfill { cursor, objects, step: Step::Ready, page: 0, sifted: None }
     }
 
     /// True if the copy has no more to look at.
@@ -53,6 +60,11 @@ impl Backfill {
     /// True if the next page may be asked for.
     pub fn is_ready(&self) -> bool {
         !self.cursor.max && matches!(self.step, Step::Ready)
+    }
+
+    /// True if the copy is to keep nothing old behind the cursor.
+    pub fn is_sifted(&self) -> bool {
+        self.sifted.is_some()
     }
 }
 
@@ -68,6 +80,12 @@ fn differences(wanted: Vec<(HObject, EVersion)>, held: Vec<(HObject, EVersion)>)
     }
     out.extend(left.into_keys().map(|obj| (obj, EVersion::default())));
     out
+}
+
+/// Objects of a copy that are not as wanted.
+fn old_or_too_many(wanted: Vec<(HObject, EVersion)>, held: Vec<(HObject, EVersion)>) -> Vec<HObject> {
+    let wanted: BTreeMap<HObject, EVersion> = wanted.into_iter().collect();
+    held.into_iter().filter(|(obj, version)| wanted.get(obj) != Some(version)).map(|(obj, _)| obj).collect()
 }
 
 impl Pg {
@@ -96,13 +114,29 @@ impl Pg {
 
     /// Looks at the next objects of a copy: as many as ours are in a page.
     pub(super) fn next_page(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        let (_, pg_end) = pg_range(self.id, self.walk.mapping.bits);
-        let (least, most) = (cx.sh.scan_min, cx.sh.scan_max);
         let Some(backfill) = self.recovery.backfills.get(&osd).filter(|b| b.is_ready()) else { return };
-        let (begin, limit) = (backfill.cursor.clone(), backfill.page.clamp(least, most));
+        let (begin, limit) = (backfill.cursor.clone(), backfill.page.clamp(cx.sh.scan_min, cx.sh.scan_max));
+        self.ask_page(cx, osd, begin, limit, Step::Scanning);
+    }
+
+    /// Looks at the next objects of a copy whose disk is too full for it to be filled. False if it has nothing left to give
+    /// back.
+    pub(super) fn sift(&mut self, cx: &mut Cx<'_>, osd: OsdId) -> bool {
+        let Some(backfill) = self.recovery.backfills.get_mut(&osd).filter(|b| b.is_ready()) else { return false };
+        let begin = backfill.sifted.take().unwrap_or_else(HObject::min).max(backfill.cursor.clone());
+        backfill.sifted = Some(begin.clone());
+        if begin.max {
+            return false;
+        }
+        self.ask_page(cx, osd, begin, cx.sh.scan_max, Step::Sifting);
+        true
+    }
+
+    fn ask_page(&mut self, cx: &mut Cx<'_>, osd: OsdId, begin: HObject, limit: usize, step: impl FnOnce(HObject) -> Step) {
+        let (_, pg_end) = pg_range(self.id, self.walk.mapping.bits);
         let (_, end) = self.list(cx, &begin, &pg_end, limit);
         if let Some(backfill) = self.recovery.backfills.get_mut(&osd) {
-            backfill.step = Step::Scanning(end.clone());
+            backfill.step = step(end.clone());
         }
         let body = PgBody::Scan { begin, end, limit: limit as u32 };
         cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
@@ -115,13 +149,40 @@ impl Pg {
         cx.send_pg(to, self.id, round, body, Durable::Now);
     }
 
-    /// Compares a page of a copy with ours, and moves its cursor.
+    /// A page of a copy that was asked for.
     pub(super) fn handle_scanned(&mut self, cx: &mut Cx<'_>, from: OsdId, begin: HObject, end: HObject, theirs: Vec<(HObject, EVersion)>) {
         let Some(backfill) = self.recovery.backfills.get(&from) else { return };
-        let expected = matches!(&backfill.step, Step::Scanning(to) if backfill.cursor == begin && end <= *to);
-        if !expected || begin >= end {
+        if begin >= end {
             return;
         }
+        match &backfill.step {
+            Step::Scanning(to) if backfill.cursor == begin && end <= *to => self.compare(cx, from, begin, end, theirs),
+            Step::Sifting(to) if backfill.sifted.as_ref() == Some(&begin) && end <= *to => self.sifted(cx, from, begin, end, theirs),
+            _ => {}
+        }
+    }
+
+    /// Has what is old or too many removed. What we lack ourselves stays: it may be all that is left.
+    fn sifted(&mut self, cx: &mut Cx<'_>, from: OsdId, begin: HObject, end: HObject, theirs: Vec<(HObject, EVersion)>) {
+        let (ours, reached) = self.page(cx, &begin, &end, usize::MAX);
+        if reached < end {
+            return;
+        }
+        let lacked = |o: &HObject| self.missing.contains_key(o) || self.recovery.is_being_lost(o);
+        let objects: Vec<HObject> = old_or_too_many(ours, theirs).into_iter().filter(|o| !lacked(o)).collect();
+        let (_, pg_end) = pg_range(self.id, self.walk.mapping.bits);
+        let Some(backfill) = self.recovery.backfills.get_mut(&from) else { return };
+        backfill.sifted = Some(if end >= pg_end { HObject::max() } else { end });
+        backfill.step = Step::Ready;
+        if !objects.is_empty() {
+            tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, of = %from, objects = objects.len(), "gives back room");
+            cx.send_pg(from, self.id, self.round(), PgBody::MakeRoom { objects }, Durable::Now);
+        }
+        self.recover(cx);
+    }
+
+    /// Compares a page of a copy with ours, and moves its cursor.
+    fn compare(&mut self, cx: &mut Cx<'_>, from: OsdId, begin: HObject, end: HObject, theirs: Vec<(HObject, EVersion)>) {
         let (ours, reached) = self.page(cx, &begin, &end, usize::MAX);
         if reached < end {
             return;
@@ -193,10 +254,42 @@ impl Pg {
     /// The session with a copy was lost: what it was asked and told last is said again.
     pub(super) fn backfill_again(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
         let Some(backfill) = self.recovery.backfills.get_mut(&osd) else { return };
-        if matches!(backfill.step, Step::Scanning(_)) {
+        if matches!(backfill.step, Step::Scanning(_) | Step::Sifting(_)) {
             backfill.step = Step::Ready;
         }
+        backfill.sifted = None;
+        self.recovery.look_again(osd);
         self.send_backfill(cx, osd);
+    }
+
+    /// A write makes old what sifted copies have of its object.
+    pub(super) fn sift_write(&self, cx: &mut Cx<'_>, behind: &BTreeSet<OsdId>, object: &HObject) {
+        for osd in behind.iter().filter(|osd| self.recovery.backfills.get(osd).is_some_and(Backfill::is_sifted)) {
+            cx.send_pg(*osd, self.id, self.round(), PgBody::MakeRoom { objects: vec![object.clone()] }, Durable::Now);
+        }
+    }
+
+    /// The primary has these, not as they are here, and somebody needs the room.
+    pub(super) fn handle_make_room(&mut self, cx: &mut Cx<'_>, from: OsdId, objects: Vec<HObject>) {
+        if matches!(self.stage, Stage::Follower { active: true }) && from == self.walk.mapping.primary {
+            self.give_room(cx, objects);
+        }
+    }
+
+    /// Removes what is stored here of objects that we do not have as they should be: neither those that are missing, nor those
+    /// behind our cursor. A push of one of them begins anew.
+    pub(super) fn give_room(&mut self, cx: &mut Cx<'_>, objects: Vec<HObject>) {
+        let mut txn = self.transaction();
+        for object in objects {
+            let whole = object < self.last_backfill && !self.missing.contains_key(&object);
+            if !whole && cx.disk.stat(self.coll, &object).is_ok() {
+                self.forget_incoming(&object);
+                txn.remove(&object);
+            }
+        }
+        if !txn.is_empty() {
+            cx.submit(txn);
+        }
     }
 }
 

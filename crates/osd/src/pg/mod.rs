@@ -288,6 +288,7 @@ impl Pg {
             PgBody::Started { history, recovered } => self.handle_started(cx, history, recovered),
             PgBody::PullFailed { object } => self.handle_pull_failed(cx, from, object),
             PgBody::TooFull { object, push } => self.handle_too_full(cx, from, object, push),
+            PgBody::MakeRoom { objects } => self.handle_make_room(cx, from, objects),
             PgBody::ReserveSlot { priority } => self.handle_reserve_slot(cx, from, round, priority),
             PgBody::SlotReserved { granted } => self.handle_slot_reserved(cx, from, granted),
             PgBody::ReleaseSlot => self.handle_release_slot(cx, from),

@@ -303,6 +303,11 @@ impl Pg {
         taken.whole.push((object, push));
     }
 
+    /// Parts of an object that came are gone: those behind them are void.
+    pub(super) fn forget_incoming(&mut self, object: &HObject) {
+        self.pushes.incoming.remove(object);
+    }
+
     /// There is no room for a part; what came before it gives its own back.
     fn refuse_part(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, part: PushPart) {
         if self.pushes.incoming.remove(&part.object).is_some() {

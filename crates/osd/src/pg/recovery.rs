@@ -205,6 +205,11 @@ impl Recovery {
         self.flights.is_empty() && self.todo.is_empty() && !(self.full.is_empty() && self.backfill_full.is_empty())
     }
 
+    /// What is known of an OSD being too full to be filled does not count any more.
+    pub fn look_again(&mut self, osd: OsdId) {
+        self.backfill_full.remove(&osd);
+    }
+
     /// Whoever lacks an object has no room for it.
     fn note_no_room(&mut self, object: HObject, full: impl IntoIterator<Item = OsdId>) {
         self.no_room.insert(object);
@@ -321,10 +326,16 @@ impl Pg {
         if !r.by_log && r.todo.len() < cx.sh.scan_min && self.slots.are_held() {
             let ready = self.recovery.backfills.iter().filter(|(_, b)| b.is_ready());
             let (full, ready): (Vec<OsdId>, Vec<OsdId>) = ready.map(|(osd, _)| *osd).partition(|osd| cx.is_backfill_full(*osd));
-            self.recovery.backfill_full.extend(full);
+            for osd in full {
+                if !self.sift(cx, osd) {
+                    self.recovery.backfill_full.insert(osd);
+                }
+            }
             for osd in ready {
                 self.next_page(cx, osd);
             }
+            // Who waits for room keeps nobody waiting: others may be those who give it back.
+            self.settle_slots(cx, may);
         }
         let r = &mut self.recovery;
         let whole = self.missing.is_empty() && r.peers.values().all(BTreeMap::is_empty) && r.backfills.values().all(Backfill::is_done);
@@ -369,6 +380,7 @@ impl Pg {
                 return;
             };
             if cx.is_failsafe_full(cx.sh.whoami) {
+                self.give_room(cx, vec![object.clone()]);
                 return self.recovery.note_no_room(object, [cx.sh.whoami]);
             }
             cx.send_pg(from, self.id, round, PgBody::Pull { object: object.clone(), version }, Durable::Now);
@@ -379,6 +391,10 @@ impl Pg {
         let lacking = self.recovery.peers.iter().filter(|(_, m)| lacks(m));
         let (full, lacking): (Vec<OsdId>, Vec<OsdId>) = lacking.map(|(osd, _)| *osd).partition(|osd| cx.is_failsafe_full(*osd));
         if lacking.is_empty() && !full.is_empty() {
+            // What they have of it is old, and its room as good as what they lack: two copies may need each other's.
+            for osd in &full {
+                cx.send_pg(*osd, self.id, round, PgBody::MakeRoom { objects: vec![object.clone()] }, Durable::Now);
+            }
             return self.recovery.note_no_room(object, full);
         }
         let (mut pushes, mut bytes, mut size) = (BTreeMap::new(), 0, 0);

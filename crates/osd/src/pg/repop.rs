@@ -99,6 +99,9 @@ impl Pg {
         let log_only = self.recovery.note_write(&object, row.totals.objects - self.totals.objects);
         let trim_to = self.trim_point(cx.sh.log_entries_max);
         let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &log_only, &bytes, &write.mutation, trim_to));
+        if !log_only.is_empty() && !is_lost(&row.entry) {
+            self.sift_write(cx, &log_only, &object);
+        }
         self.recount_write(&object, &row.totals);
         self.totals = row.totals;
         let mut txn = self.transaction();

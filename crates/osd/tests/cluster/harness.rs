@@ -452,6 +452,12 @@ impl Cluster {
         }
     }
 
+    /// The PG of an object.
+    pub fn pg_of(&self, name: &str) -> PgId {
+        let raw = self.map.object_to_pg(&ObjectLocator::pool(POOL), name.as_bytes()).unwrap();
+        self.map.raw_pg_to_pg(raw).unwrap()
+    }
+
     /// Sends an operation; `step` until it is answered.
     pub fn submit(&mut self, client: u64, name: &str, flags: u32, ops: Vec<OsdOp>) -> u64 {
         let raw = self.map.object_to_pg(&ObjectLocator::pool(POOL), name.as_bytes()).unwrap();
@@ -709,6 +715,13 @@ impl Cluster {
             assert!(page.handle > cursor);
             cursor = page.handle;
         }
+    }
+
+    /// The names of what an OSD stores of a PG.
+    pub fn stored(&mut self, osd: OsdId, pg: PgId) -> Vec<String> {
+        let Some((_, store)) = self.daemons[osd.0 as usize].running.as_mut() else { return Vec::new() };
+        let (objects, _) = store.list(ShardPgId::whole(pg), &HObject::min(), &HObject::max(), usize::MAX).unwrap();
+        objects.into_iter().map(|o| o.name.to_string()).collect()
     }
 
     pub fn run(&mut self, steps: usize) {

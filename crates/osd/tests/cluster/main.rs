@@ -1,10 +1,11 @@
 //! Several OSD cores together: replication, peering and recovery under crashes, with every choice made by a seed.
 
+mod full;
 mod harness;
 mod leases;
 mod lost;
-mod no_room;
 mod merge;
+mod no_room;
 mod scrub;
 mod split;
 

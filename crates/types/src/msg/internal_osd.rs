@@ -288,6 +288,9 @@ pub enum PgBody {
     /// Your push of this object finds no room here.
     #[denc(tag = 19)]
     TooFull { object: HObject, push: u64 },
+    /// What you have of these is old, or nobody should have it, and the primary has what should be: give back its room.
+    #[denc(tag = 28)]
+    MakeRoom { objects: Vec<HObject> },
     /// May the PG bring you objects?
     #[denc(tag = 20)]
     ReserveSlot { priority: u8 },
@@ -401,6 +404,7 @@ mod tests {
             PgBody::Backfill { end: HObject::max(), differ: vec![(HObject::min(), EVersion::default())], objects: 9 },
             PgBody::Backfilled { end: HObject::max() },
             PgBody::TooFull { object: HObject::min(), push: 3 },
+            PgBody::MakeRoom { objects: vec![HObject::min()] },
             PgBody::ReserveSlot { priority: 180 },
             PgBody::SlotReserved { granted: true },
             PgBody::ReleaseSlot,

@@ -79,7 +79,7 @@ impl Recovery {
     }
 
     /// True while that is on its way to the disks that an object is given up.
-    pub(super) fn is_being_lost(&self, object: &HObject) -> bool {
+    pub(in crate::pg) fn is_being_lost(&self, object: &HObject) -> bool {
         self.losing.contains(object)
     }
 

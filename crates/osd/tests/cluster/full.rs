@@ -1,0 +1,100 @@
+//! Disks that are full of what they should not have, and lack room for what they should.
+
+use crate::harness::Cluster;
+use types::msg::{Op, OsdOp};
+use types::{OsdId, PgId};
+
+const SIZE: usize = 800_000;
+
+fn write(c: &mut Cluster, name: &str, bytes: usize) {
+    assert_eq!(c.write(name, vec![OsdOp::write_full(vec![name.len() as u8; bytes].into())]).result, 0, "{name}");
+}
+
+/// Names of `count` new objects in a PG.
+fn names_in(c: &Cluster, pg: PgId, prefix: &str, count: usize) -> Vec<String> {
+    (0..).map(|n| format!("{prefix}{n}")).filter(|name| c.pg_of(name) == pg).take(count).collect()
+}
+
+/// While an OSD is away, one PG shrinks (its objects go, or become small) and the other one grows by as much: what the OSD still has of
+/// the one and what it lacks of the other do not fit on its disk together.
+fn change_places(log_entries_max: usize, shrinks: usize, removed: bool) -> Cluster {
+    let mut c = Cluster::with_options(880 + shrinks as u64, 3, 2, &[("osd_max_backfills", "1")]);
+    c.log_entries_max = log_entries_max;
+    (0..3).for_each(|osd| c.crash(OsdId(osd)));
+    (0..3).for_each(|osd| c.start(OsdId(osd)));
+    c.settle();
+    let pgs = c.pgs();
+    let (small, large) = (pgs[shrinks], pgs[1 - shrinks]);
+    let old = names_in(&c, small, "old", 35);
+    old.iter().for_each(|name| write(&mut c, name, SIZE));
+    let stays = names_in(&c, large, "stays", 33);
+    stays.iter().for_each(|name| write(&mut c, name, SIZE));
+    c.crash(OsdId(2));
+    for name in &old {
+        match removed {
+            true => assert_eq!(c.write(name, vec![Op::Delete.into()]).result, 0),
+            false => write(&mut c, name, 5000),
+        }
+    }
+    names_in(&c, large, "new", 35).iter().for_each(|name| write(&mut c, name, SIZE));
+    c.start(OsdId(2));
+    c
+}
+
+#[test]
+fn a_full_disk_gives_up_what_is_old_when_it_is_backfilled() {
+    for (shrinks, removed) in [(0, true), (1, true), (0, false), (1, false)] {
+        let mut c = change_places(10, shrinks, removed);
+        c.settle();
+        c.invariant_copies_agree();
+    }
+}
+
+#[test]
+fn a_full_disk_gives_up_what_is_old_when_it_recovers() {
+    for shrinks in 0..2 {
+        let mut c = change_places(100_000, shrinks, false);
+        c.settle();
+        c.invariant_copies_agree();
+    }
+}
+
+#[test]
+fn as_long_as_a_disk_is_too_full_to_be_filled_what_becomes_old_on_it_goes() {
+    let mut c = Cluster::new(890, 3, 1);
+    c.log_entries_max = 10;
+    (0..3).for_each(|osd| c.crash(OsdId(osd)));
+    (0..3).for_each(|osd| c.start(OsdId(osd)));
+    c.settle();
+    let (pg, away) = (c.pgs()[0], OsdId(2));
+    (0..40).for_each(|n| write(&mut c, &format!("o{n}"), 9000));
+    c.crash(away);
+    (0..15).for_each(|n| write(&mut c, &format!("o{n}"), 8000));
+    (15..30).for_each(|n| assert_eq!(c.write(&format!("o{n}"), vec![Op::Delete.into()]).result, 0));
+    let ratios = (c.map.nearfull_ratio, c.map.backfillfull_ratio);
+    (c.map.nearfull_ratio, c.map.backfillfull_ratio) = (0.000_1, 0.000_1);
+    c.start(away);
+    c.until_state(pg, "backfill_toofull");
+    c.run(100);
+    let left = |c: &mut Cluster| c.stored(away, pg).into_iter().collect::<std::collections::BTreeSet<_>>();
+    let names = |numbers: std::ops::Range<u32>| numbers.map(|n| format!("o{n}")).collect();
+    assert_eq!(left(&mut c), names(30..40));
+    (30..33).for_each(|n| write(&mut c, &format!("o{n}"), 7000));
+    (33..35).for_each(|n| assert_eq!(c.write(&format!("o{n}"), vec![Op::Delete.into()]).result, 0));
+    c.run(100);
+    assert_eq!(left(&mut c), names(35..40));
+    // Also what the message was lost for.
+    let primary = c.primary(pg);
+    let write = c.submit(0, "o35", types::msg::osd::osd_flag::WRITE, vec![OsdOp::write_full(vec![3; 7000].into())]);
+    for _ in 0..30 {
+        c.step();
+        c.lose_session(primary, away);
+    }
+    c.wait(write);
+    c.run(2000);
+    assert_eq!(left(&mut c), names(36..40));
+    (c.map.nearfull_ratio, c.map.backfillfull_ratio) = ratios;
+    c.publish();
+    c.settle();
+    c.invariant_copies_agree();
+}
