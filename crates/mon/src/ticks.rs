@@ -3,12 +3,13 @@
 use crate::health;
 use crate::mon::Mon;
 use crate::services::log::CLUSTER;
+use crate::services::osdmap::OsdMapService;
 use crate::session::SessionId;
 use store::Kv;
 use types::map::{OsdMap, PgPool};
 use types::msg::LogPrio;
 use types::msg::internal::{MgrBeacon, MgrDigest};
-use types::{EntityAddr, Now, PoolId};
+use types::{EntityAddr, Now, OsdId, PoolId};
 
 /// Looks after everything that time changes.
 pub fn run<K: Kv>(mon: &mut Mon<K>, now: Now) {
@@ -61,7 +62,8 @@ fn expire_blocklist<K: Kv>(mon: &mut Mon<K>, now: Now) {
 fn follow_usage<K: Kv>(mon: &mut Mon<K>) {
     let Some(state) = mon.state.as_mut() else { return };
     let Some(digest) = state.mgr.digest.as_ref() else { return };
-    let map = state.osdmap.map.clone();
+    let osdmap = &mut state.osdmap;
+    let map = osdmap.map.clone();
     let ratios = map.full_ratios();
     let levels = [
         (OsdMap::STATE_FULL, ratios.full),
@@ -69,34 +71,26 @@ fn follow_usage<K: Kv>(mon: &mut Mon<K>) {
         (OsdMap::STATE_NEARFULL, ratios.nearfull),
     ];
     let all = OsdMap::STATE_FULL | OsdMap::STATE_BACKFILLFULL | OsdMap::STATE_NEARFULL;
-    let mut states = Vec::new();
     for (osd, stat) in digest.osds.iter().filter(|(o, _)| map.is_up(**o)) {
         let used = stat.statfs.used_raw_ratio();
         let level = levels.iter().find(|(_, ratio)| *ratio > 0.0 && used >= f64::from(*ratio)).map_or(0, |(bit, _)| *bit);
-        if map.state(*osd) & all != level {
-            states.push((*osd, level));
-        }
+        osdmap.change_state(*osd, level, all & !level);
     }
-    let mut pools = Vec::new();
     for (id, pool) in &map.pools {
-        let flags = full_flags(&map, pool, digest, *id);
+        let flags = full_flags(osdmap, pool, digest, *id);
         let ours = PgPool::FLAG_FULL | PgPool::FLAG_FULL_QUOTA | PgPool::FLAG_NEARFULL | PgPool::FLAG_BACKFILLFULL;
-        if pool.flags & ours != flags {
-            pools.push((*id, pool.flags & !ours | flags));
-        }
-    }
-    for (osd, level) in states {
-        state.osdmap.change_state(osd, level, all & !level);
-    }
-    for (id, flags) in pools {
-        if let Some(pool) = state.osdmap.change_pool(id) {
-            pool.flags = flags;
+        let flags_now = osdmap.pending_pool(*id).map_or(pool.flags, |p| p.flags);
+        if flags_now & ours != flags
+            && let Some(pool) = osdmap.change_pool(*id)
+        {
+            pool.flags = pool.flags & !ours | flags;
         }
     }
 }
 
-/// The flags that say a pool takes no (or soon no) more data: by its quota, or by an OSD of its rule.
-fn full_flags(map: &OsdMap, pool: &PgPool, digest: &MgrDigest, id: PoolId) -> u64 {
+/// The flags that say a pool takes no (or soon no) more data: by its quota, or by an OSD of its rule as the next epoch will
+/// have it, so that no epoch has full OSDs whose pools are not full (`OSDMonitor::encode_pending`).
+fn full_flags(osdmap: &OsdMapService, pool: &PgPool, digest: &MgrDigest, id: PoolId) -> u64 {
     let mut flags = 0;
     let sum = digest.pools.get(&id).map(|p| &p.stat.stats.sum);
     let over = |used: Option<i64>, limit: u64| limit > 0 && used.is_some_and(|u| u.max(0) as u64 >= limit);
@@ -104,8 +98,9 @@ fn full_flags(map: &OsdMap, pool: &PgPool, digest: &MgrDigest, id: PoolId) -> u6
         flags |= PgPool::FLAG_FULL | PgPool::FLAG_FULL_QUOTA;
     }
     let rule = pool.crush_rule.into();
-    let osds: Vec<i32> = map.crush.takes(rule).into_iter().flat_map(|take| map.crush.leaves(take)).collect();
-    let any = |bit: u32| osds.iter().any(|o| map.counts_as_full(types::OsdId(*o), bit));
+    let crush = &osdmap.map.crush;
+    let osds: Vec<OsdId> = crush.takes(rule).into_iter().flat_map(|take| crush.leaves(take)).map(OsdId).collect();
+    let any = |bit: u32| osds.iter().any(|o| osdmap.map.is_up(*o) && osdmap.map.is_in(*o) && osdmap.pending_state(*o) & bit != 0);
     match () {
         () if any(OsdMap::STATE_FULL) => flags | PgPool::FLAG_FULL,
         () if any(OsdMap::STATE_BACKFILLFULL) => flags | PgPool::FLAG_BACKFILLFULL,

@@ -13,7 +13,8 @@ use mon::SessionId;
 use serde_json::json;
 use std::time::Duration;
 use types::msg::Message;
-use types::msg::internal::{FailureKind, OsdFailure, OsdMarkMeDown};
+use types::msg::internal::{FailureKind, MgrBeacon, MgrDigest, OsdFailure, OsdMarkMeDown};
+use types::pg::{OsdStat, PoolDigest};
 use types::{Epoch, OsdId};
 
 const OPTIONS: &[(&str, &str)] = &[("mon_allow_pool_delete", "true"), ("osd_pool_default_size", "3"), ("osd_pool_default_pg_autoscale_mode", "off")];
@@ -264,24 +265,43 @@ fn osds_are_purged_with_their_keys_and_places() {
 }
 
 #[test]
-fn a_quota_that_is_reached_fills_its_pool() {
-    use types::msg::internal::{MgrBeacon, MgrDigest};
-    use types::pg::PoolDigest;
+fn osds_and_their_pools_are_full_in_one_epoch() {
     let mut lab = three();
     lab.ok(json!({"prefix": "osd pool create", "pool": "p"}));
-    lab.ok(json!({"prefix": "osd pool set-quota", "pool": "p", "field": "max_objects", "val": "10"}));
+    let mgr = manager(&mut lab);
+    let mut stat = OsdStat::default();
+    (stat.statfs.total, stat.statfs.available) = (100, 1);
+    let osds = (0..3).map(|osd| (OsdId(osd), stat.clone())).collect();
+    let digest = digest(&lab);
+    let epoch = |lab: &mut Lab| lab.json(json!({"prefix": "osd dump"}))["epoch"].as_u64().expect("a number");
+    let before = epoch(&mut lab);
+    lab.say(mgr, MgrDigest { osds, ..digest });
+    while epoch(&mut lab) == before {
+        lab.pass(Duration::from_millis(100));
+    }
+    assert_eq!(epoch(&mut lab), before + 1);
+    let health = lab.ok(json!({"prefix": "health", "detail": "detail"})).out;
+    assert!(health.contains("OSD_FULL: 3 full osd(s)"), "{health}");
+    assert!(health.contains("POOL_FULL: 1 pool(s) full\n    pool 'p' is full (no space)"), "{health}");
+}
+
+/// A manager that is available.
+fn manager(lab: &mut Lab) -> SessionId {
     let mgr = SessionId(70);
     lab.join(mgr, "mgr.x", "allow profile mgr");
     let beacon = MgrBeacon { gid: 4070, name: "x".into(), fsid: lab.fsid, addrs: addrs(6900, 1), available: true, metadata: Default::default() };
     lab.say(mgr, beacon);
     assert_eq!(lab.json(json!({"prefix": "mgr stat"}))["available"], true);
-    let mut pool = PoolDigest::default();
-    pool.stat.stats.sum.num_objects = 10;
-    let digest = MgrDigest {
+    mgr
+}
+
+/// What it says of a cluster of which it knows nothing.
+fn digest(lab: &Lab) -> MgrDigest {
+    MgrDigest {
         epoch: Epoch(5),
         stamp: lab.now.wall,
         pgs_by_state: Default::default(),
-        pools: [(types::PoolId(1), pool)].into(),
+        pools: Default::default(),
         osds: Default::default(),
         classes: Default::default(),
         total: Default::default(),
@@ -289,8 +309,19 @@ fn a_quota_that_is_reached_fills_its_pool() {
         health: Vec::new(),
         progress: Vec::new(),
         services: Default::default(),
-    };
-    lab.say(mgr, digest);
+    }
+}
+
+#[test]
+fn a_quota_that_is_reached_fills_its_pool() {
+    let mut lab = three();
+    lab.ok(json!({"prefix": "osd pool create", "pool": "p"}));
+    lab.ok(json!({"prefix": "osd pool set-quota", "pool": "p", "field": "max_objects", "val": "10"}));
+    let mgr = manager(&mut lab);
+    let mut pool = PoolDigest::default();
+    pool.stat.stats.sum.num_objects = 10;
+    let digest = digest(&lab);
+    lab.say(mgr, MgrDigest { pools: [(types::PoolId(1), pool)].into(), ..digest });
     lab.pass(Duration::from_secs(2));
     let health = lab.ok(json!({"prefix": "health", "detail": "detail"})).out;
     assert!(health.contains("POOL_FULL: 1 pool(s) full\n    pool 'p' is full (running out of quota)"), "{health}");
