@@ -9,7 +9,7 @@ use crate::session::SessionId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::Kv;
-use types::map::{MergeMeta, OsdMap};
+use types::map::OsdMap;
 use types::msg::LogPrio;
 use types::msg::internal::{
     FailureKind, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdMarkMeDown, OsdMarkMeDownAck, PgReadyToMerge, PgTempRequest,
@@ -193,14 +193,7 @@ impl<K: Kv> Mon<K> {
             p.pg_num_pending = if m.ready { source } else { p.pg_num };
             if m.ready {
                 p.pg_num = source;
-                p.last_pg_merge_meta = MergeMeta {
-                    source_pgid: m.source,
-                    ready_epoch: epoch,
-                    last_epoch_started: m.last_epoch_started,
-                    last_epoch_clean: m.last_epoch_clean,
-                    source_version: m.source_version,
-                    target_version: m.target_version,
-                };
+                p.last_pg_merge_meta = m.meta(epoch);
             }
         }
         if m.ready {

@@ -174,7 +174,7 @@ impl Racer {
         self.time.load(Ordering::Relaxed)
     }
 
-    /// One of those that are raced for now.
+    /// One of those that are raced for at this moment.
     fn object(&mut self) -> String {
         format!("shared.{}.{}", self.now() / PERIOD_NS, self.rng.random_range(0..OBJECTS))
     }

@@ -389,14 +389,7 @@ impl Cluster {
                 pool.pg_num = if m.ready { source } else { pool.pg_num };
                 pool.pg_num_pending = pool.pg_num;
                 if m.ready {
-                    pool.last_pg_merge_meta = types::map::MergeMeta {
-                        source_pgid: m.source,
-                        ready_epoch: epoch,
-                        last_epoch_started: m.last_epoch_started,
-                        last_epoch_clean: m.last_epoch_clean,
-                        source_version: m.source_version,
-                        target_version: m.target_version,
-                    };
+                    pool.last_pg_merge_meta = m.meta(epoch);
                     self.map.pg_temp.remove(&m.source);
                     self.merges += 1;
                 } else {
@@ -557,6 +550,14 @@ impl Cluster {
 
     pub fn write(&mut self, name: &str, ops: Vec<OsdOp>) -> MOsdOpReply {
         self.call(name, osd_flag::WRITE, ops)
+    }
+
+    /// Appends to the objects of these numbers, one after the other.
+    pub fn append_to(&mut self, numbers: std::ops::Range<usize>, text: &str) {
+        for n in numbers {
+            let append = OsdOp::append(text.as_bytes().to_vec().into());
+            assert_eq!(self.write(&format!("o{n}"), vec![append]).result, 0);
+        }
     }
 
     pub fn read(&mut self, name: &str) -> Vec<u8> {

@@ -14,9 +14,7 @@ fn unfound(seed: u64) -> Cluster {
     let mut c = Cluster::with_options(seed, 3, 1, &[("osd_recovery_max_active", "1")]);
     c.map.pools.get_mut(&POOL).unwrap().min_size = 1;
     c.settle();
-    for n in 0..40 {
-        assert_eq!(c.write(&format!("o{n}"), append("old")).result, 0);
-    }
+    c.append_to(0..40, "old");
     c.settle();
     c.crash(OsdId(0));
     for n in (0..80).filter(|n| n % 2 == 1) {

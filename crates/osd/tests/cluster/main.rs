@@ -161,9 +161,7 @@ fn a_copy_that_is_wanted_again_while_it_is_being_removed_is_filled() {
         interrupted += u32::from(c.line(leaves).contains("ToDelete"));
         c.map.osd_weight[leaves.0 as usize] = 0x10000;
         c.publish();
-        for n in 0..20 {
-            assert_eq!(c.write(&format!("o{n}"), append("y")).result, 0);
-        }
+        c.append_to(0..20, "y");
         c.settle();
         assert!(c.map.pg_to_up_acting(c.pgs()[0]).acting.contains(&leaves));
         c.invariant_copies_agree();

@@ -69,9 +69,7 @@ fn a_merge_moves_no_object_and_loses_none() {
 fn a_pair_that_is_clean_is_merged_without_copying_anything() {
     let mut c = Cluster::new(62, 3, 2);
     c.settle();
-    for n in 0..20 {
-        assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0);
-    }
+    c.append_to(0..20, "x");
     c.settle();
     begin_merge(&mut c);
     for _ in 0..100_000 {
@@ -113,9 +111,7 @@ fn a_request_is_known_to_the_pg_that_took_its_object_over() {
 fn operations_wait_while_a_pair_gets_ready_and_go_on_when_it_does_not() {
     let mut c = Cluster::new(64, 3, 2);
     c.settle();
-    for n in 0..10 {
-        assert_eq!(c.write(&format!("o{n}"), append("1")).result, 0);
-    }
+    c.append_to(0..10, "1");
     c.crash(OsdId(2));
     c.run(300);
     begin_merge(&mut c);
@@ -141,22 +137,16 @@ fn an_osd_that_slept_through_a_merge_is_backfilled() {
     for seed in 0..20 {
         let mut c = Cluster::new(6500 + seed, 4, 4);
         c.settle();
-        for n in 0..12 {
-            assert_eq!(c.write(&format!("o{n}"), append("1")).result, 0);
-        }
+        c.append_to(0..12, "1");
         let away = OsdId((seed % 4) as i32);
         c.crash(away);
-        for n in 0..6 {
-            assert_eq!(c.write(&format!("o{n}"), append("2")).result, 0);
-        }
+        c.append_to(0..6, "2");
         // Without it nothing is clean before it is out.
         c.map.osd_weight[away.0 as usize] = 0;
         c.publish();
         c.settle();
         merge_to(&mut c, 2);
-        for n in 3..9 {
-            assert_eq!(c.write(&format!("o{n}"), append("3")).result, 0);
-        }
+        c.append_to(3..9, "3");
         if seed % 2 == 0 {
             set_pgs(&mut c, 5, 5);
             c.run(200);
@@ -179,9 +169,7 @@ fn whoever_misses_the_merge_by_a_crash_makes_it_when_it_starts() {
     for seed in 0..30 {
         let mut c = Cluster::new(6600 + seed, 3, 4);
         c.settle();
-        for n in 0..20 {
-            assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0);
-        }
+        c.append_to(0..20, "x");
         begin_merge(&mut c);
         while c.merges == 0 {
             c.step();

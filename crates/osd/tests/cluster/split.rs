@@ -72,17 +72,11 @@ fn a_request_is_known_to_the_child_that_has_its_object() {
 fn an_osd_that_was_away_splits_what_it_has_when_it_hears_of_it() {
     let mut c = Cluster::new(53, 3, 1);
     c.settle();
-    for n in 0..12 {
-        assert_eq!(c.write(&format!("o{n}"), append("1")).result, 0);
-    }
+    c.append_to(0..12, "1");
     c.crash(OsdId(2));
-    for n in 0..6 {
-        assert_eq!(c.write(&format!("o{n}"), append("2")).result, 0);
-    }
+    c.append_to(0..6, "2");
     set_pgs(&mut c, 2, 1);
-    for n in 3..9 {
-        assert_eq!(c.write(&format!("o{n}"), append("3")).result, 0);
-    }
+    c.append_to(3..9, "3");
     set_pgs(&mut c, 7, 1);
     c.run(300);
     c.start(OsdId(2));
@@ -97,9 +91,7 @@ fn a_backfill_goes_on_in_every_child_where_it_stood() {
     for seed in 0..12 {
         let mut c = Cluster::with_options(5400 + seed, 3, 1, &[("osd_backfill_scan_min", "2"), ("osd_backfill_scan_max", "2")]);
         c.settle();
-        for n in 0..40 {
-            assert_eq!(c.write(&format!("o{n}"), append("old")).result, 0);
-        }
+        c.append_to(0..40, "old");
         c.crash(OsdId(1));
         for n in 0..80 {
             assert_eq!(c.write(&format!("o{}", n % 50), append("new")).result, 0);

@@ -3,6 +3,7 @@
 //! Ours, not Ceph's: kinds from 0x7000. A field that comes later is marked `since` the header version that brought it.
 
 use super::message;
+use crate::map::MergeMeta;
 use crate::pg::{IoRates, OsdStat, PgStat, PoolDigest, StoreStatfs};
 use crate::{AddrVec, EVersion, Epoch, OsdId, PgId, PoolId, Utime};
 use bytes::Bytes;
@@ -85,6 +86,20 @@ message! {
         last_epoch_started: Epoch,
         last_epoch_clean: Epoch,
         acting: Vec<OsdId>,
+    }
+}
+
+impl PgReadyToMerge {
+    /// What the pool remembers of the merge, if its map of `epoch` makes it.
+    pub fn meta(&self, epoch: Epoch) -> MergeMeta {
+        MergeMeta {
+            source_pgid: self.source,
+            ready_epoch: epoch,
+            last_epoch_started: self.last_epoch_started,
+            last_epoch_clean: self.last_epoch_clean,
+            source_version: self.source_version,
+            target_version: self.target_version,
+        }
     }
 }
 message! {

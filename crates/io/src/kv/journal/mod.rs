@@ -40,8 +40,8 @@ use store::{KvBatch, KvError, KvOp, transient};
 const FRAME_BYTES_MAX: usize = 1 << 20;
 /// What an operation takes in a memtable beside its bytes, roughly.
 const ROW_OVERHEAD: usize = 64;
-/// So many pairs a checkpoint takes over with every batch: it is through with the pairs of so many batches after as many
-/// sixteenths of their number, and what one of them waits longer for it cannot be told from noise.
+/// So many pairs a checkpoint takes over with every batch. Where a batch brings one, as small writes do, it is through after a
+/// sixteenth of the batches that brought them; until then the ring goes on filling.
 const TAKEN_OVER_AT_ONCE: usize = 16;
 /// How often to look whether the ring has got room.
 const PAUSE: Duration = Duration::from_millis(1);
