@@ -86,6 +86,11 @@ impl Gathered {
         self.frozen = Some(Frozen { pairs, order, taken: 0 });
     }
 
+    /// Frozen pairs that the database does not have.
+    pub fn left(&self) -> u64 {
+        self.frozen.as_ref().map_or(0, |f| f.order.len() - f.taken) as u64
+    }
+
     /// Puts up to so many of the frozen pairs into the database; true if it has all of them.
     pub fn take_over(&mut self, tables: &Tables, max: usize) -> Result<bool, KvError> {
         let Some(frozen) = &mut self.frozen else { return Ok(true) };

@@ -40,9 +40,8 @@ use store::{KvBatch, KvError, KvOp, transient};
 const FRAME_BYTES_MAX: usize = 1 << 20;
 /// What an operation takes in a memtable beside its bytes, roughly.
 const ROW_OVERHEAD: usize = 64;
-/// So many pairs a checkpoint takes over with every batch. Where a batch brings one, as small writes do, it is through after a
-/// sixteenth of the batches that brought them; until then the ring goes on filling.
-const TAKEN_OVER_AT_ONCE: usize = 16;
+/// At least so many pairs a checkpoint takes over with every batch.
+const TAKEN_OVER_MIN: u64 = 16;
 /// How often to look whether the ring has got room.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -68,13 +67,24 @@ pub struct Journal {
     memtable_bytes_max: u64,
     /// Bytes in them, roughly.
     memtable_bytes: u64,
-    /// A checkpoint has begun, and the database takes over what was gathered up to this frame.
-    taking_over: Option<Place>,
+    /// A checkpoint has begun, and the database takes over what was gathered.
+    taking_over: Option<TakingOver>,
     /// Written, and not yet known to be on disk.
     checkpoint: Option<Root>,
     /// By so many 1024ths the next checkpoint comes early. OSDs that hold copies of the same fill their journals alike:
     /// each begins at a point of its own, lest all make checkpoints at the same moment and clients see it.
     early: u64,
+}
+
+/// A checkpoint whose pairs the database gets a few at a time.
+#[derive(Clone, Copy)]
+struct TakingOver {
+    /// The last frame before it began.
+    last: Place,
+    /// Where the ring ended at the last step, and where it may end at the last one of all: halfway from where the checkpoint
+    /// began to where the ring is full, for the database still has to write it all to disk then.
+    end: u64,
+    goal: u64,
 }
 
 /// What the flushing thread needs too.
@@ -197,7 +207,8 @@ impl Journal {
             {
                 self.end_checkpoint(root);
             }
-            let used = self.shared.end_at_most(bytes) - self.tail;
+            let end = self.shared.end_at_most(bytes);
+            let used = end - self.tail;
             let part = |whole: u64| whole / 1024 * (1024 - self.early);
             let in_memory = self.memtable_bytes + self.gathered.get_mut().recent_bytes();
             let due = used > part(self.size / 8 * DUE_FROM) || in_memory > part(self.memtable_bytes_max);
@@ -205,7 +216,7 @@ impl Journal {
             if self.checkpoint.is_none() && (due || self.taking_over.is_some()) {
                 match full {
                     true => self.checkpoint(tables, Spill::Old, false)?,
-                    false => self.take_over(tables)?,
+                    false => self.take_over(tables, end)?,
                 }
             }
             if !full {
@@ -216,15 +227,23 @@ impl Journal {
         }
     }
 
-    /// One step of a checkpoint.
-    fn take_over(&mut self, tables: &Tables) -> Result<(), KvError> {
-        let Some(last) = self.taking_over else {
-            self.taking_over = Some(self.shared.sync()?.0);
+    /// One step of a checkpoint, as large as the part of the way to its goal that the ring came since the last one. `end`:
+    /// where the ring will end.
+    fn take_over(&mut self, tables: &Tables, end: u64) -> Result<(), KvError> {
+        let Some(TakingOver { last, end: before, goal }) = self.taking_over else {
+            let last = self.shared.sync()?.0;
+            self.taking_over = Some(TakingOver { last, end, goal: end.midpoint(self.tail + self.size) });
             self.gathered.get_mut().freeze();
             (self.memtable_bytes, self.early) = (0, 0);
             return Ok(());
         };
-        if self.gathered.get_mut().take_over(tables, TAKEN_OVER_AT_ONCE)? {
+        let left = self.gathered.get_mut().left();
+        let due = match goal.checked_sub(before) {
+            Some(way @ 1..) => left.saturating_mul(end.saturating_sub(before)).div_ceil(way),
+            _ => left,
+        };
+        self.taking_over = Some(TakingOver { last, end, goal });
+        if self.gathered.get_mut().take_over(tables, due.max(TAKEN_OVER_MIN) as usize)? {
             // Families that nothing is gathered of have newer batches, too.
             let (_, head) = self.shared.sync()?;
             self.end_taking_over(tables, last, Spill::Old.before(head, self.size), false)?;
