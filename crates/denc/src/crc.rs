@@ -17,6 +17,49 @@ pub fn crc32c_append(crc: u32, data: &[u8]) -> u32 {
     digest.finalize() as u32
 }
 
+/// The checksum of what `first` is the checksum of, followed by `len` bytes that have the checksum `second`.
+pub fn crc32c_concat(first: u32, second: u32, len: u64) -> u32 {
+    times_x_to(first, 8 * (len % ORDER)) ^ second
+}
+
+/// The checksum of what `crc` is the checksum of, followed by `n` zeros; or, if `n` is negative, without its last `-n`
+/// bytes, which were zeros.
+pub fn crc32c_zeros(crc: u32, n: i64) -> u32 {
+    !times_x_to(!crc, 8 * n.rem_euclid(ORDER as i64) as u64)
+}
+
+/// Castagnoli's polynomial, the bits of a byte the other way round: bit 31 is 1, bit 30 is x, and so on.
+const POLY: u32 = 0x82f6_3b78;
+/// x to this power is 1: the polynomial is x + 1 times a primitive one of degree 31.
+const ORDER: u64 = (1 << 31) - 1;
+/// x to the powers 1, 2, 4, 8 and so on.
+#[allow(clippy::indexing_slicing)] // evaluated by the compiler
+const POWERS: [u32; 31] = {
+    let mut powers = [1 << 30; 31];
+    let mut i = 1;
+    while i < powers.len() {
+        powers[i] = times(powers[i - 1], powers[i - 1]);
+        i += 1;
+    }
+    powers
+};
+
+fn times_x_to(crc: u32, power: u64) -> u32 {
+    let power = power % ORDER;
+    POWERS.iter().enumerate().filter(|(i, _)| power >> i & 1 == 1).fold(crc, |crc, (_, p)| times(crc, *p))
+}
+
+/// The product of two polynomials, modulo Castagnoli's.
+const fn times(mut a: u32, mut b: u32) -> u32 {
+    let mut product = 0;
+    while b != 0 {
+        product ^= a & (b >> 31).wrapping_neg();
+        a = (a >> 1) ^ (POLY & (a & 1).wrapping_neg());
+        b <<= 1;
+    }
+    product
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +81,23 @@ mod tests {
             assert_eq!(crc32c_append(crc32c(&data[..at]), &data[at..]), sum, "{len}");
         }
         assert_eq!(crc32c_append(0x1234_5678, b""), 0x1234_5678);
+    }
+
+    #[test]
+    fn checksums_of_pieces_make_the_checksum_of_all() {
+        let data: Vec<u8> = (0..20_000u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+        let zeros = vec![0; 20_000];
+        for len in (0..70).chain([4095, 4096, 4097, 8192, 20_000]) {
+            for at in [0, len / 3, len / 2, len] {
+                let (a, b) = data[..len].split_at(at);
+                assert_eq!(crc32c_concat(crc32c(a), crc32c(b), b.len() as u64), crc32c(&data[..len]), "{at} of {len}");
+            }
+            let (short, long) = (crc32c(&data[..100]), crc32c_append(crc32c(&data[..100]), &zeros[..len]));
+            assert_eq!(crc32c_zeros(short, len as i64), long, "{len}");
+            assert_eq!(crc32c_zeros(long, -(len as i64)), short, "{len}");
+        }
+        // Longer than the order of x.
+        let far = crc32c_zeros(crc32c_zeros(7, 5 << 30), 5 << 30);
+        assert_eq!((crc32c_zeros(7, 10 << 30), crc32c_zeros(far, -(10 << 30))), (far, 7));
     }
 }

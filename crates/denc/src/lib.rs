@@ -16,7 +16,7 @@ mod std_types;
 
 pub use bstr::{BStr, BString, ByteSlice};
 pub use bytes::Bytes;
-pub use crc::{crc32c, crc32c_append};
+pub use crc::{crc32c, crc32c_append, crc32c_concat, crc32c_zeros};
 pub use decode::{Decode, DecodeError, Decoder};
 pub use denc_derive::{Decode, Encode};
 pub use encode::{Encode, Encoder};

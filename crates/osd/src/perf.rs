@@ -37,6 +37,8 @@ counters! {
     SubopPushInBytes "subop_push_in_bytes" Counter "Suboperations pushed size", bytes();
     RecoveryOps "recovery_ops" Counter "Started recovery operations", nick("rop", prio::INTERESTING);
     RecoveryBytes "recovery_bytes" Counter "recovery bytes", bytes(), nick("rbt", prio::INTERESTING);
+    ScrubReadBytes "scrub_replicated_read_bytes" Counter "scrub replicated pool read bytes read", bytes();
+    ScrubVerifiedBytes "scrub_replicated_verified_bytes" Counter "Bytes that a deep scrub need not read, other reads having verified them", bytes();
     Numpg "numpg" Gauge "Placement groups", nick("pgs", prio::USEFUL);
     NumpgPrimary "numpg_primary" Gauge "Placement groups for which this osd is primary";
     NumpgReplica "numpg_replica" Gauge "Placement groups for which this osd is replica";
@@ -115,6 +117,12 @@ impl Perf {
     pub fn recovery_op(&mut self, bytes: u64) {
         self.0.inc(Index::RecoveryOps as usize);
         self.0.add(Index::RecoveryBytes as usize, bytes);
+    }
+
+    /// A scrub has read a part of an object, and trusts other reads for the rest.
+    pub fn scrub_read(&mut self, read: u64, trusted: u64) {
+        self.0.add(Index::ScrubReadBytes as usize, read);
+        self.0.add(Index::ScrubVerifiedBytes as usize, trusted);
     }
 
     /// Writes that are not durable everywhere yet.

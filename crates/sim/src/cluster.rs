@@ -456,7 +456,8 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
             options.set(&format!("osd_scrub_{name}"), Source::File, value).expect("a value that fits");
         }
         if scrub_s > 0 {
-            options.set("osd_deep_scrub_interval", Source::File, "1").expect("a number");
+            // Every scrub is deep; what was read in the ten seconds before need not be read again.
+            options.set("osd_deep_scrub_interval", Source::File, "20").expect("a number");
         }
         options.set("osd_backfill_scan_min", Source::File, &scan_min).expect("a number");
         options.set("osd_backfill_scan_max", Source::File, &scan_max).expect("a number");

@@ -230,6 +230,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     fn release(&mut self, mut blocks: Vec<u64>) {
         for phys in &blocks {
             self.cache.forget(*phys);
+            self.unverify(*phys);
             self.alloc.release(*phys);
         }
         if blocks.is_empty() || (!self.config.discard && !self.is_tight_beneath()) {
@@ -342,6 +343,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let good = result.as_ref().is_ok_and(|data| data.len() as u64 == BLOCK && denc::crc32c(data) == block.crc);
         if !good && attempts < self.config.retry_disk_reads {
             return self.read_for_pend(id, piece, block, attempts + 1);
+        }
+        if !good {
+            self.unverify(block.phys);
         }
         let from = match result {
             Ok(data) if good => Source::Bytes(data),

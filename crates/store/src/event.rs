@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use types::msg::BufList;
-use types::{Errno, HObject, ShardPgId};
+use types::{Errno, HObject, Mono, ShardPgId};
 use uuid::Uuid;
 
 use crate::{AllocHint, KvError};
@@ -24,6 +24,18 @@ pub struct ReadFlags {
     pub nocache: bool,
     /// Read from the device even what is cached: deep scrub judges the medium.
     pub bypass: bool,
+    /// Only its checksum is wanted: `ReadData::digest`, and no bytes. The range is of whole blocks, except at the object's end.
+    pub digest: bool,
+    /// With `digest`: what need not be read again.
+    pub trust: Option<Trust>,
+}
+
+/// What the device has returned lately, to whomever, with the right checksum.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trust {
+    pub now: Mono,
+    /// Not longer ago than that, in seconds.
+    pub age_s: u32,
 }
 
 /// What a read found: nothing past the end of the object, so possibly fewer bytes than asked for.
@@ -33,6 +45,17 @@ pub struct ReadData {
     /// holes filled with zeros.
     pub extents: Vec<(u64, u64)>,
     pub data: BufList,
+    pub digest: Digest,
+}
+
+/// The checksum of a range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Digest {
+    /// crc32c, holes being zeros.
+    pub crc: u32,
+    /// Bytes that were read from the device for it, and that need not be read again.
+    pub read: u64,
+    pub trusted: u64,
 }
 
 /// What the store tells its owner.

@@ -31,11 +31,12 @@ mod read;
 mod store;
 mod txc;
 mod txn;
+mod verified;
 mod write;
 
 pub use config::StoreConfig;
 pub use dev::{BlockDev, IoId};
-pub use event::{MkfsError, MountError, ObjectStat, ReadData, ReadFlags, ReadId, StatFs, StoreEvent, TxcId};
+pub use event::{Digest, MkfsError, MountError, ObjectStat, ReadData, ReadFlags, ReadId, StatFs, StoreEvent, Trust, TxcId};
 pub use fsck::{FsckError, FsckReport, fsck};
 pub use key::{LOG_ROW, transient};
 pub use kv::{Kv, KvBatch, KvError, KvOp};

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 use types::Errno;
@@ -44,6 +44,8 @@ struct Inner {
     pages: BTreeMap<u64, Vec<u8>>,
     /// What survives.
     durable: BTreeMap<u64, Vec<u8>>,
+    /// Pages that were not read since they were last written.
+    unread: BTreeSet<u64>,
     /// Writes answered since the last flush that covered them.
     unflushed: Vec<(u64, Bytes)>,
     kv: BTreeMap<Bytes, Bytes>,
@@ -139,6 +141,11 @@ impl MemDisk {
         self.lock().pages.keys().copied().collect()
     }
 
+    /// Pages that no I/O has read since it wrote them.
+    pub fn pages_unread(&self) -> Vec<u64> {
+        self.lock().unread.iter().copied().collect()
+    }
+
     /// A page comes to hold something else, as if the medium had aged: no I/O tells.
     pub fn rot(&self, page: u64, at: usize) {
         let inner = &mut *self.lock();
@@ -174,9 +181,15 @@ impl Pending {
 impl Inner {
     fn perform(&mut self, io: Pending) -> Result<Bytes, Errno> {
         match io {
-            Pending::Read { off, len } => return Ok(read(&self.pages, off, len)),
+            Pending::Read { off, len } => {
+                for page in pages(off, len) {
+                    self.unread.remove(&page);
+                }
+                return Ok(read(&self.pages, off, len));
+            }
             Pending::Write { off, data } => {
                 write(&mut self.pages, off, &data);
+                self.unread.extend(pages(off, data.len()));
                 self.unflushed.push((off, data));
             }
             Pending::DevFlush(upto) => {
@@ -198,9 +211,13 @@ impl Inner {
     }
 }
 
+fn pages(off: u64, len: usize) -> std::ops::Range<u64> {
+    off / PAGE as u64..(off + len as u64) / PAGE as u64
+}
+
 fn read(pages: &BTreeMap<u64, Vec<u8>>, off: u64, len: usize) -> Bytes {
     let mut out = Vec::with_capacity(len);
-    for page in off / PAGE as u64..(off + len as u64) / PAGE as u64 {
+    for page in self::pages(off, len) {
         match pages.get(&page) {
             Some(data) => out.extend_from_slice(data),
             None => out.resize(out.len() + PAGE, 0),

@@ -5,6 +5,7 @@ use crate::cache::{BlockCache, OnodeCache};
 use crate::deferred::{Deferred, Record};
 use crate::onode::{BLOCK, Onode, SEG_BLOCKS, Segment};
 use crate::store::ById;
+use crate::verified::Verified;
 use crate::*;
 use bytes::Bytes;
 use denc::{Decode, DecodeError, Encode};
@@ -98,7 +99,6 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         Ok(Store {
             dev,
             kv,
-            config,
             poisoned: None,
             events: VecDeque::new(),
             alloc: scan.alloc,
@@ -106,6 +106,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             colls: scan.colls,
             onodes: OnodeCache::default(),
             cache: BlockCache::default(),
+            verified: Verified::new(config.verified_regions),
+            config,
             nid_next: scan.nid_max + 1,
             stored: scan.stored,
             txcs: ById::default(),

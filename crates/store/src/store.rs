@@ -7,6 +7,7 @@ use crate::cache::{BlockCache, BlockHasher, OnodeCache};
 use crate::deferred::Deferred;
 use crate::read::ReadOp;
 use crate::txc::{Pend, Txc, TxcState};
+use crate::verified::Verified;
 use crate::*;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -39,6 +40,7 @@ pub struct Store<D, K> {
     pub(crate) colls: BTreeMap<ShardPgId, u32>,
     pub(crate) onodes: OnodeCache,
     pub(crate) cache: BlockCache,
+    pub(crate) verified: Verified,
     pub(crate) nid_next: u64,
     pub(crate) stored: u64,
 
@@ -115,14 +117,15 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// `len` may reach past the end.
     pub fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) {
         let key = key::object(coll.shard, obj).into();
+        flags.trust.into_iter().for_each(|trust| self.verified.want(trust));
         self.start_read(ReadOp::new(id, coll, key, off, len, flags));
     }
 
     /// A device or key-value I/O has ended.
-    pub fn handle_io(&mut self, _now: Now, id: IoId, result: Result<Bytes, Errno>) {
+    pub fn handle_io(&mut self, now: Now, id: IoId, result: Result<Bytes, Errno>) {
         let Some(kind) = self.ios.remove(&id.0) else { return };
         match (kind, result) {
-            (IoKind::Read { read, part }, result) => self.handle_read(read, part, result),
+            (IoKind::Read { read, part }, result) => self.handle_read(now, read, part, result),
             (IoKind::PendRead { pend, piece, block, attempts }, result) => {
                 self.handle_pend_read(pend, piece, block, attempts, result);
             }
@@ -227,6 +230,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             self.poison(e.errno);
             Errno::EIO
         })
+    }
+
+    /// A block is not any more what the device may have returned.
+    pub(crate) fn unverify(&mut self, phys: u64) {
+        self.verified.forget(phys, self.read_next);
     }
 
     /// Numbers an I/O.

@@ -115,6 +115,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             pieces.insert(0, Piece { at: 0, len: BLOCK as usize, from_at: 0, from });
         }
         let phys = if in_place { old.phys } else { self.alloc.allocate_one() };
+        // From here on it is read from memory, until it has reached its place.
+        self.unverify(phys);
         if pieces.iter().all(|p| matches!(p.from, Source::Bytes(_) | Source::Bad(_))) {
             let (data, crc) = match &pieces[..] {
                 [Piece { len, from_at: 0, from: Source::Bytes(data), .. }] if *len as u64 == BLOCK && data.len() == *len => {

@@ -292,8 +292,8 @@ impl Pg {
             PgBody::ReserveSlot { priority } => self.handle_reserve_slot(cx, from, round, priority),
             PgBody::SlotReserved { granted } => self.handle_slot_reserved(cx, from, granted),
             PgBody::ReleaseSlot => self.handle_release_slot(cx, from),
-            PgBody::Scrub { scrub, begin, end, deep } => {
-                self.start_build(cx, from, round, scrub::Chunk { scrub, begin, end, deep });
+            PgBody::Scrub { scrub, begin, end, deep, trust_s } => {
+                self.start_build(cx, from, round, scrub::Chunk { scrub, begin, end, deep, trust_s });
             }
             PgBody::ScrubMap { scrub, objects } => self.handle_scrub_map(cx, from, scrub, objects),
             PgBody::Distrust { scrub, objects } => self.handle_distrust(cx, from, round, scrub, objects),

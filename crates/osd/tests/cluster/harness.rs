@@ -40,6 +40,8 @@ struct Daemon {
     /// Counts boots: each has addresses of its own.
     boots: u32,
     reads_to_fail: u32,
+    /// Bytes its device has returned.
+    read_bytes: u64,
     /// Only clients reach it.
     cut_off: bool,
 }
@@ -108,7 +110,7 @@ impl Cluster {
         map.pool_name.insert(POOL, "p".into());
         map.pool_max = 1;
         let daemons = (0..osds)
-            .map(|_| Daemon { disk: MemDisk::new(64 << 20), running: None, boots: 0, reads_to_fail: 0, cut_off: false })
+            .map(|_| Daemon { disk: MemDisk::new(64 << 20), running: None, boots: 0, reads_to_fail: 0, read_bytes: 0, cut_off: false })
             .collect();
         let mut c = Cluster {
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -317,6 +319,11 @@ impl Cluster {
     /// How many reads are still to fail.
     pub fn reads_to_fail(&self, osd: OsdId) -> u32 {
         self.daemons[osd.0 as usize].reads_to_fail
+    }
+
+    /// Bytes that an OSD has read from its device.
+    pub fn read_bytes(&self, osd: OsdId) -> u64 {
+        self.daemons[osd.0 as usize].read_bytes
     }
 
     /// The primary of a PG.
@@ -634,10 +641,13 @@ impl Cluster {
         let disk = self.daemons[osd.0 as usize].disk.clone();
         let pending = disk.pending();
         let (id, kind) = pending[self.rng.random_range(0..pending.len())];
-        let to_fail = &mut self.daemons[osd.0 as usize].reads_to_fail;
-        if matches!(kind, MemIo::Read(_)) && *to_fail > 0 {
-            *to_fail -= 1;
-            disk.fail_next(kind, Errno::EIO);
+        if let MemIo::Read(len) = kind {
+            let d = &mut self.daemons[osd.0 as usize];
+            d.read_bytes += len as u64;
+            if d.reads_to_fail > 0 {
+                d.reads_to_fail -= 1;
+                disk.fail_next(kind, Errno::EIO);
+            }
         }
         let result = disk.complete(id);
         self.turn(osd, |_, store, now, _| store.handle_io(now, id, result));

@@ -2,8 +2,9 @@
 
 use crate::harness::Cluster;
 use bytes::Bytes;
+use std::collections::BTreeMap;
 use types::OsdId;
-use types::msg::OsdOp;
+use types::msg::{Op, OsdOp};
 
 fn filled(seed: u64, osds: i32) -> Cluster {
     let mut c = Cluster::new(seed, osds, 1);
@@ -87,6 +88,15 @@ fn scrubs_of_a_healthy_pg_find_nothing() {
     assert_eq!(c.scrub(true, false), "deep-scrub ok");
     assert_eq!(c.scrub(true, true), "repair ok");
     c.settle();
+}
+
+#[test]
+fn objects_with_much_of_everything_are_scrubbed() {
+    let mut c = filled(45, 3);
+    let pairs: BTreeMap<denc::BString, Bytes> = (0..1500).map(|i| (format!("key{i:05}").into(), vec![i as u8; 20].into())).collect();
+    assert_eq!(c.write("o3", vec![OsdOp::with(Op::OmapSetVals, denc::to_bytes(&pairs, 0))]).result, 0);
+    assert_eq!(c.write("o4", vec![OsdOp::write(3_000_001, vec![1; 5].into())]).result, 0, "it has a hole");
+    assert_eq!(c.scrub(true, false), "deep-scrub ok");
 }
 
 #[test]
@@ -191,4 +201,86 @@ fn scrubs_come_by_themselves_and_repair_if_they_may() {
     let ok = c.said.iter().filter(|line| line.ends_with("deep-scrub ok")).count();
     assert!(fixed >= 4 && ok >= 4, "{fixed} repairs, {ok} without error");
     c.settle();
+}
+
+/// What `filled` has written past the log: the last block of each object is in memory until there is more.
+const ON_DEVICE: u64 = 20 * 17 * 4096;
+
+/// Runs until that time.
+fn until(c: &mut Cluster, s: u64) {
+    while c.now.mono.0 < s * 1_000_000_000 {
+        c.step();
+    }
+}
+
+/// Waits for a scrub that comes by itself: how it ended, and what each OSD's device has read meanwhile.
+fn next_deep_scrub(c: &mut Cluster) -> (String, Vec<u64>) {
+    let read = |c: &Cluster| -> Vec<u64> { c.map.pg_to_up_acting(c.pgs()[0]).acting.into_iter().map(|osd| c.read_bytes(osd)).collect() };
+    let (said, before) = (c.said.len(), read(c));
+    for _ in 0..400_000 {
+        let end = |line: &&String| line.contains(" deep-scrub ") && !line.ends_with("starts");
+        if let Some(line) = c.said[said..].iter().find(end) {
+            let word = line.split_once(' ').unwrap().1.to_owned();
+            return (word, read(c).iter().zip(before).map(|(now, before)| now - before).collect());
+        }
+        c.step();
+    }
+    panic!("no scrub comes: {}", c.line(c.primary(c.pgs()[0])));
+}
+
+fn filled_with(seed: u64, options: &[(&str, &str)]) -> Cluster {
+    let mut c = Cluster::with_options(seed, 3, 1, options);
+    c.settle();
+    for n in 0..20u8 {
+        assert_eq!(c.write(&format!("o{n}"), vec![OsdOp::write_full(vec![n; 70_000].into())]).result, 0);
+    }
+    c
+}
+
+#[test]
+fn what_clients_have_read_a_deep_scrub_need_not_read_again() {
+    let options = [("osd_scrub_min_interval", "20"), ("osd_deep_scrub_interval", "200"), ("osd_deep_scrub_randomize_ratio", "0")];
+    let mut c = filled_with(91, &options);
+    until(&mut c, 180);
+    for n in 0..20u8 {
+        assert_eq!(c.read(&format!("o{n}")), vec![n; 70_000]);
+    }
+    // Each copy by itself: nobody has read the others'.
+    assert_eq!(next_deep_scrub(&mut c), ("deep-scrub ok".into(), vec![0, ON_DEVICE, ON_DEVICE]));
+    let primary = c.primary(c.pgs()[0]);
+    let id = c.command(primary, r#"{"prefix": "perf dump"}"#.into());
+    let dump = String::from_utf8_lossy(&c.command_replies.remove(&id).unwrap().output).replace(' ', "");
+    assert!(dump.contains(&format!("\"scrub_replicated_verified_bytes\":{ON_DEVICE}")), "{dump}");
+    // Half an interval later that is too long ago.
+    let now = c.now.mono.0 / 1_000_000_000;
+    until(&mut c, now + 180);
+    for n in 0..10u8 {
+        assert_eq!(c.read(&format!("o{n}")), vec![n; 70_000]);
+    }
+    c.rot(primary);
+    assert_eq!(next_deep_scrub(&mut c).0, "deep-scrub 10 errors", "what nobody has read is found");
+    assert_eq!(c.scrub(true, false), "deep-scrub 20 errors", "who asks for a scrub has everything read");
+    assert_eq!(c.scrub(true, true), "repair 20 errors, 20 fixed");
+    c.settle();
+}
+
+#[test]
+fn what_a_scrub_has_read_another_need_not_read_again_until_it_was_long_ago() {
+    // Every scrub is deep, and they come several times as often as blocks have to be read.
+    let options = [("osd_scrub_min_interval", "20"), ("osd_deep_scrub_interval", "200"), ("osd_deep_scrub_randomize_ratio", "1")];
+    let mut c = filled_with(92, &options);
+    let (all, mut reads, mut skips) = (vec![ON_DEVICE; 3], 0, 0);
+    while c.now.mono.0 < 1_000_000_000_000 {
+        match next_deep_scrub(&mut c) {
+            (word, read) if word == "deep-scrub ok" && read == all => reads += 1,
+            (word, read) if word == "deep-scrub ok" && read == [0; 3] => skips += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    // Half of the interval each reading counts, and then up to 35 s pass.
+    assert!((7..=11).contains(&reads) && skips > 15, "{reads} {skips}");
+    assert_eq!(c.scrub(true, false), "deep-scrub ok");
+    let before = c.read_bytes(OsdId(0));
+    assert_eq!(c.scrub(true, false), "deep-scrub ok");
+    assert_eq!(c.read_bytes(OsdId(0)) - before, ON_DEVICE, "who asks for it has everything read");
 }

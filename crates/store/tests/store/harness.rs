@@ -29,6 +29,7 @@ pub fn tight_config(rng: &mut ChaCha8Rng) -> StoreConfig {
         deferred_bytes_max: *[1, 40 << 10, 1 << 20].choose(rng).unwrap(),
         onode_cache_bytes: *[0, 4000, 1 << 20].choose(rng).unwrap(),
         data_cache_bytes: *[0, 16 << 10, 1 << 20].choose(rng).unwrap(),
+        verified_regions: *[0, 1, 3, 100].choose(rng).unwrap(),
         retry_disk_reads: 1,
         ..StoreConfig::default()
     }
@@ -41,6 +42,7 @@ pub struct Driver {
     pub reads: BTreeMap<ReadId, Result<ReadData, Errno>>,
     pub checksum_errors: usize,
     pub poisoned: Option<Errno>,
+    pub now: Now,
     next: u64,
 }
 
@@ -60,13 +62,14 @@ impl Driver {
             reads: BTreeMap::new(),
             checksum_errors: 0,
             poisoned: None,
+            now: Now::default(),
             next: 0,
         }
     }
 
     pub fn submit(&mut self, txn: Transaction) -> Result<TxcId, Errno> {
         self.next += 1;
-        self.store.submit(Now::default(), TxcId(self.next), txn).map(|()| TxcId(self.next))
+        self.store.submit(self.now, TxcId(self.next), txn).map(|()| TxcId(self.next))
     }
 
     /// Takes everything the store has to say.
@@ -90,7 +93,7 @@ impl Driver {
         let pending = self.disk.pending();
         let Some((id, _)) = pending.choose(rng) else { return false };
         let result = self.disk.complete(*id);
-        self.store.handle_io(Now::default(), *id, result);
+        self.store.handle_io(self.now, *id, result);
         true
     }
 
@@ -106,10 +109,14 @@ impl Driver {
         assert!(self.committed.contains(&id));
     }
 
-    pub fn read(&mut self, rng: &mut ChaCha8Rng, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) -> Result<ReadData, Errno> {
+    pub fn start_read(&mut self, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) -> ReadId {
         self.next += 1;
-        let id = ReadId(self.next);
-        self.store.read(id, coll, obj, off, len, flags);
+        self.store.read(ReadId(self.next), coll, obj, off, len, flags);
+        ReadId(self.next)
+    }
+
+    pub fn read(&mut self, rng: &mut ChaCha8Rng, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) -> Result<ReadData, Errno> {
+        let id = self.start_read(coll, obj, off, len, flags);
         self.run(rng);
         self.reads.remove(&id).expect("every read is answered")
     }

@@ -4,3 +4,4 @@ mod crash;
 mod faults;
 mod harness;
 mod model;
+mod verified;

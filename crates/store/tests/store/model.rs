@@ -75,7 +75,7 @@ fn run(seed: u64, txns: usize) {
 fn check_part(d: &mut Driver, rng: &mut rand_chacha::ChaCha8Rng, coll: types::ShardPgId, name: &types::HObject, data: &[u8]) {
     let off = rng.random_range(0..=data.len() + 10);
     let len = *[1, 100, 4096, 70_000].choose(rng).unwrap();
-    let flags = ReadFlags { sparse: rng.random(), nocache: rng.random(), bypass: rng.random() };
+    let flags = ReadFlags { sparse: rng.random(), nocache: rng.random(), bypass: rng.random(), ..ReadFlags::default() };
     let got = d.read(rng, coll, name, off as u64, len as u64, flags).unwrap();
     let want = &data[off.min(data.len())..(off + len).min(data.len())];
     let mut whole = vec![0; want.len()];
@@ -88,6 +88,17 @@ fn check_part(d: &mut Driver, rng: &mut rand_chacha::ChaCha8Rng, coll: types::Sh
     }
     assert_eq!(at, bytes.len());
     assert!(whole == want, "{name:?} {off} {len}");
+    check_digest(d, rng, coll, name, data, off / 4096 * 4096, len.next_multiple_of(4096));
+}
+
+/// The checksum of a range is that of its bytes, whether blocks were read for it or not.
+fn check_digest(d: &mut Driver, rng: &mut rand_chacha::ChaCha8Rng, coll: types::ShardPgId, name: &types::HObject, data: &[u8], off: usize, len: usize) {
+    let trust = rng.random::<bool>().then_some(Trust { now: d.now.mono, age_s: 9 });
+    let flags = ReadFlags { digest: true, bypass: rng.random(), trust, ..ReadFlags::default() };
+    let got = d.read(rng, coll, name, off as u64, len as u64, flags).unwrap();
+    let want = &data[off.min(data.len())..(off + len).min(data.len())];
+    assert_eq!((got.digest.crc, got.extents.first().map_or(0, |e| e.1)), (denc::crc32c(want), want.len() as u64), "{name:?} {off} {len}");
+    assert!(got.data.is_empty() && (flags.trust.is_some() || got.digest.trusted == 0));
 }
 
 #[test]

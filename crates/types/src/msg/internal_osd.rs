@@ -303,9 +303,10 @@ pub enum PgBody {
     /// The object that was to be pulled is not here in that version, or cannot be read.
     #[denc(tag = 16)]
     PullFailed { object: HObject },
-    /// Describe your copies in this range, having read them if it is to be deep. Nobody writes there meanwhile.
-    #[denc(tag = 32)]
-    Scrub { scrub: u64, begin: HObject, end: HObject, deep: bool },
+    /// Describe your copies in this range, having read them if it is to be deep: what you have read and found right in the
+    /// last `trust_s` seconds need not be read again. Nobody writes there meanwhile.
+    #[denc(tag = 39)]
+    Scrub { scrub: u64, begin: HObject, end: HObject, deep: bool, trust_s: u32 },
     #[denc(tag = 33)]
     ScrubMap { scrub: u64, objects: Vec<ScrubObject> },
     /// Your copies of these objects are bad: you lack them in these versions.
@@ -391,7 +392,7 @@ mod tests {
             PgBody::Started { history: PeerHistory::default(), recovered: true },
             PgBody::Remove,
             PgBody::PullFailed { object: HObject::min() },
-            PgBody::Scrub { scrub: 3, begin: HObject::min(), end: HObject::max(), deep: true },
+            PgBody::Scrub { scrub: 3, begin: HObject::min(), end: HObject::max(), deep: true, trust_s: 7 },
             PgBody::ScrubMap {
                 scrub: 3,
                 objects: vec![ScrubObject { data_digest: Some(1), errors: ScrubObject::READ_ERROR, ..ScrubObject::default() }],

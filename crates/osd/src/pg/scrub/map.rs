@@ -10,7 +10,7 @@ use bytes::Bytes;
 use denc::BString;
 use std::collections::VecDeque;
 use std::ops::Bound;
-use store::{ReadFlags, ReadId};
+use store::{ReadFlags, ReadId, Trust};
 use types::msg::internal_osd::{PgBody, Round, ScrubObject};
 use types::{Errno, HObject, OsdId};
 
@@ -25,6 +25,8 @@ pub(in crate::pg) struct Build {
     round: Round,
     pub scrub: u64,
     deep: bool,
+    /// What need not be read again.
+    trust: Option<Trust>,
     todo: VecDeque<HObject>,
     current: Option<Current>,
     done: Vec<ScrubObject>,
@@ -55,7 +57,8 @@ impl Pg {
         }
         let Ok((objects, _)) = cx.disk.list(self.coll, &chunk.begin, &chunk.end, usize::MAX) else { return };
         let (todo, done) = (objects.into(), Vec::new());
-        self.scrubs.build = Some(Build { to, round, scrub: chunk.scrub, deep: chunk.deep, todo, current: None, done });
+        let trust = (chunk.trust_s > 0).then_some(Trust { now: cx.now.mono, age_s: chunk.trust_s });
+        self.scrubs.build = Some(Build { to, round, scrub: chunk.scrub, deep: chunk.deep, trust, todo, current: None, done });
         self.go_on_building(cx);
     }
 
@@ -67,11 +70,11 @@ impl Pg {
         }
         match result {
             Ok(read) => {
-                for piece in &read.data.0 {
-                    current.crc = denc::crc32c_append(current.crc, piece);
-                }
-                current.off += read.data.len() as u64;
-                if read.data.is_empty() && current.off < current.object.size {
+                let len = read.extents.iter().map(|(_, len)| len).sum();
+                current.crc = denc::crc32c_concat(current.crc, read.digest.crc, len);
+                current.off += len;
+                cx.sh.perf.scrub_read(read.digest.read, read.digest.trusted);
+                if len == 0 && current.off < current.object.size {
                     // It ends before its size says.
                     current.object.errors |= ScrubObject::READ_ERROR;
                 }
@@ -99,16 +102,15 @@ impl Pg {
             }
             let bad = current.object.errors != 0;
             if !bad && current.off < current.object.size {
-                let len = cx.sh.scrub.stride.min(current.object.size - current.off);
-                let (off, name) = (current.off, current.object.object.clone());
-                let id = self.scrub_read(cx, &name, off, len);
+                let (off, name, trust) = (current.off, current.object.object.clone(), build.trust);
+                let id = self.scrub_read(cx, &name, off, cx.sh.scrub.stride, trust);
                 self.note_reading(id);
                 return;
             }
             match if bad { Ok(true) } else { current.add_omap(cx, coll) } {
                 Ok(false) => {
                     let (off, name) = (current.off, current.object.object.clone());
-                    let id = self.scrub_read(cx, &name, off, 0);
+                    let id = self.scrub_read(cx, &name, off, 0, None);
                     return self.note_reading(id);
                 }
                 Ok(true) => {}
@@ -126,9 +128,9 @@ impl Pg {
     }
 
     /// Reads from the device, whatever is cached: the medium is what is judged.
-    pub(super) fn scrub_read(&self, cx: &mut Cx<'_>, name: &HObject, off: u64, len: u64) -> ReadId {
+    pub(super) fn scrub_read(&self, cx: &mut Cx<'_>, name: &HObject, off: u64, len: u64, trust: Option<Trust>) -> ReadId {
         let route = ReadRoute { pgid: self.id, interval: self.walk.since, what: ReadFor::Scrub };
-        let flags = ReadFlags { nocache: true, bypass: true, ..ReadFlags::default() };
+        let flags = ReadFlags { nocache: true, bypass: true, digest: true, trust, ..ReadFlags::default() };
         cx.read(self.coll, name, off, len, flags, route)
     }
 
@@ -149,6 +151,8 @@ pub(in crate::pg) struct Chunk {
     pub begin: HObject,
     pub end: HObject,
     pub deep: bool,
+    /// What a copy's OSD has read and found right in so many seconds it need not read again.
+    pub trust_s: u32,
 }
 
 impl Current {

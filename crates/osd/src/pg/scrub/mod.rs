@@ -87,6 +87,8 @@ impl Wanted {
 #[derive(Debug)]
 struct Run {
     wanted: Wanted,
+    /// What was read and right in so many seconds need not be read again.
+    trust_s: u32,
     /// Names this run in reservations.
     number: u64,
     /// Names the part that is compared now.
@@ -173,6 +175,7 @@ impl Pg {
         }
         self.scrubs.run = Some(Run {
             wanted,
+            trust_s: self.scrub_trust(cx, wanted),
             number,
             scrub: 0,
             at,
@@ -260,7 +263,7 @@ impl Pg {
         run.scrub = next_number(cx);
         run.maps.clear();
         run.step = Step::Maps;
-        let chunk = Chunk { scrub: run.scrub, begin, end, deep: run.wanted.deep };
+        let chunk = Chunk { scrub: run.scrub, begin, end, deep: run.wanted.deep, trust_s: run.trust_s };
         for osd in self.replicas(cx.sh.whoami).collect::<Vec<_>>() {
             self.ask_map(cx, osd, &chunk);
         }
@@ -269,8 +272,8 @@ impl Pg {
     }
 
     fn ask_map(&self, cx: &mut Cx<'_>, osd: OsdId, chunk: &Chunk) {
-        let Chunk { scrub, begin, end, deep } = chunk.clone();
-        cx.send_pg(osd, self.id, self.round(), PgBody::Scrub { scrub, begin, end, deep }, Durable::Now);
+        let Chunk { scrub, begin, end, deep, trust_s } = chunk.clone();
+        cx.send_pg(osd, self.id, self.round(), PgBody::Scrub { scrub, begin, end, deep, trust_s }, Durable::Now);
     }
 
     /// A copy of a part is described.
@@ -369,7 +372,7 @@ impl Pg {
         let (at, sleep) = (run.at.clone(), cx.sh.scrub.sleep);
         self.release_chunk(cx);
         let step = match sleep.is_zero() {
-            true => Step::Yield { read: self.scrub_read(cx, &at, 0, 0) },
+            true => Step::Yield { read: self.scrub_read(cx, &at, 0, 0, None) },
             false => Step::Sleep { until: cx.now.mono + sleep },
         };
         if let Some(run) = &mut self.scrubs.run {
@@ -490,7 +493,7 @@ impl Pg {
         cx.send_pg(osd, id, round, PgBody::ScrubReserve { scrub: run.number }, Durable::Now);
         match (&run.step, &run.chunk) {
             (Step::Maps, Some((begin, end))) if !run.maps.contains_key(&osd) => {
-                let chunk = Chunk { scrub: run.scrub, begin: begin.clone(), end: end.clone(), deep: run.wanted.deep };
+                let chunk = Chunk { scrub: run.scrub, begin: begin.clone(), end: end.clone(), deep: run.wanted.deep, trust_s: run.trust_s };
                 self.ask_map(cx, osd, &chunk);
             }
             (Step::Distrust { waiting_for }, _) => {

@@ -43,7 +43,7 @@ impl ScrubOptions {
         ScrubOptions {
             max: c.i64("osd_max_scrubs").max(0) as usize,
             chunk_max: c.i64("osd_scrub_chunk_max").clamp(1, 1000) as usize,
-            stride: c.u64("osd_deep_scrub_stride").clamp(4096, 4 << 20),
+            stride: c.u64("osd_deep_scrub_stride").clamp(4096, 4 << 20) / 4096 * 4096,
             sleep: Duration::try_from_secs_f64(c.f64("osd_scrub_sleep")).unwrap_or_default(),
             auto_repair: c.bool("osd_scrub_auto_repair"),
             auto_repair_errors: c.u64("osd_scrub_auto_repair_num_errors").min(u32::MAX.into()) as u32,
@@ -113,6 +113,14 @@ fn age(now: Utime, at: Utime) -> f64 {
     if at > now + 60.0 { f64::INFINITY } else { (now - at).max(0.0) }
 }
 
+/// What a pool says of itself, or else the option.
+fn interval(pool: &PgPool, key: PoolOptKey, otherwise: f64) -> f64 {
+    match pool.opts.get(key) {
+        Some(PoolOptValue::Double(s)) if *s > 0.0 => *s,
+        _ => otherwise,
+    }
+}
+
 impl Pg {
     /// The scrub that is due by itself, if one is.
     pub(super) fn due_scrub(&mut self, cx: &mut Cx<'_>) -> Option<Wanted> {
@@ -124,11 +132,8 @@ impl Pg {
         if no_scrub && no_deep || !o.allows(cx.now.wall) {
             return None;
         }
-        let own = |key, otherwise| match pool.opts.get(key) {
-            Some(PoolOptValue::Double(s)) if *s > 0.0 => *s,
-            _ => otherwise,
-        };
-        let (min, deep) = (own(PoolOptKey::SCRUB_MIN_INTERVAL, o.min_interval), own(PoolOptKey::DEEP_SCRUB_INTERVAL, o.deep_interval));
+        let min = interval(pool, PoolOptKey::SCRUB_MIN_INTERVAL, o.min_interval);
+        let deep = interval(pool, PoolOptKey::DEEP_SCRUB_INTERVAL, o.deep_interval);
         let since = |at: Utime| age(cx.now.wall, at);
         let history = &self.history.scrubs;
         let jitter = *self.scrubs.schedule.jitter.get_or_insert_with(|| cx.sh.rng.random_range(0.0..1.0));
@@ -140,6 +145,15 @@ impl Pg {
         match no_scrub && !(deep && overdue) {
             true => None,
             false => Some(Wanted { deep, ..Wanted::default() }),
+        }
+    }
+
+    /// Seconds for which a read counts toward a scrub: half the interval of deep ones, so that no block goes unread for more
+    /// than one and a half. Whoever asks for a scrub wants everything read.
+    pub(super) fn scrub_trust(&self, cx: &Cx<'_>, wanted: Wanted) -> u32 {
+        match cx.sh.map.pool_by_id(self.id.pool) {
+            Some(pool) if !wanted.requested => (interval(pool, PoolOptKey::DEEP_SCRUB_INTERVAL, cx.sh.scrub.deep_interval) / 2.0) as u32,
+            _ => 0,
         }
     }
 
