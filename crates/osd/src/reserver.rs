@@ -61,6 +61,11 @@ impl Reserver {
         self.settle();
     }
 
+    /// True if somebody has a slot.
+    pub fn is_held(&self) -> bool {
+        !self.held.is_empty()
+    }
+
     /// What there is to tell, in order.
     pub fn take_news(&mut self) -> Vec<(PgId, SlotNews)> {
         std::mem::take(&mut self.news)

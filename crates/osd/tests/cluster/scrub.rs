@@ -284,3 +284,44 @@ fn what_a_scrub_has_read_another_need_not_read_again_until_it_was_long_ago() {
     assert_eq!(c.scrub(true, false), "deep-scrub ok");
     assert_eq!(c.read_bytes(OsdId(0)) - before, ON_DEVICE, "who asks for it has everything read");
 }
+
+#[test]
+fn a_scrub_that_is_late_waits_for_no_hour() {
+    // It is the first hour of the day.
+    let options = [("osd_scrub_begin_hour", "5"), ("osd_scrub_end_hour", "6"), ("osd_scrub_min_interval", "20"), ("osd_scrub_max_interval", "80")];
+    let mut c = filled_with(93, &options);
+    let begun = |c: &Cluster| c.said.iter().any(|line| line.ends_with("scrub starts"));
+    until(&mut c, 75);
+    assert!(!begun(&c));
+    until(&mut c, 130);
+    assert!(begun(&c));
+}
+
+/// Scrubs that began while something recovered, and all.
+fn scrubs_beside_recovery(during_recovery: &str) -> (usize, usize) {
+    let (mut beside, mut all) = (0, 0);
+    for seed in 100..130 {
+        let mut c = Cluster::with_options(seed, 3, 8, &[("osd_scrub_during_recovery", during_recovery)]);
+        c.settle();
+        c.crash(OsdId(2));
+        c.run(200);
+        c.append_to(0..200, "while it is away");
+        c.start(OsdId(2));
+        while !c.is_clean() {
+            (0..2).for_each(|osd| c.order_scrub(OsdId(osd), false, false));
+            let recovers = !c.recovering().is_empty();
+            let said = c.said.len();
+            c.run(5);
+            let begun = c.said[said..].iter().filter(|line| line.ends_with("scrub starts")).count();
+            (beside, all) = (beside + if recovers { begun } else { 0 }, all + begun);
+        }
+    }
+    (beside, all)
+}
+
+#[test]
+fn recovery_comes_before_scrubs() {
+    let (with, without) = (scrubs_beside_recovery("true"), scrubs_beside_recovery("false"));
+    // Between two PGs' turns nobody recovers for a moment.
+    assert!(with.0 >= 15 && with.0 > 4 * without.0, "{with:?} {without:?}");
+}

@@ -30,7 +30,10 @@ pub(crate) struct ScrubOptions {
     pub sleep: Duration,
     pub auto_repair: bool,
     pub auto_repair_errors: u32,
+    /// `osd_scrub_during_recovery`
+    during_recovery: bool,
     min_interval: f64,
+    max_interval: f64,
     randomize: f64,
     deep_interval: f64,
     deep_randomize: f64,
@@ -47,7 +50,9 @@ impl ScrubOptions {
             sleep: Duration::try_from_secs_f64(c.f64("osd_scrub_sleep")).unwrap_or_default(),
             auto_repair: c.bool("osd_scrub_auto_repair"),
             auto_repair_errors: c.u64("osd_scrub_auto_repair_num_errors").min(u32::MAX.into()) as u32,
+            during_recovery: c.bool("osd_scrub_during_recovery"),
             min_interval: c.f64("osd_scrub_min_interval"),
+            max_interval: c.f64("osd_scrub_max_interval"),
             randomize: c.f64("osd_scrub_interval_randomize_ratio").max(0.0),
             deep_interval: c.f64("osd_deep_scrub_interval"),
             deep_randomize: c.f64("osd_deep_scrub_randomize_ratio"),
@@ -68,9 +73,10 @@ impl ScrubOptions {
 }
 
 impl Shared {
-    /// One more scrub this OSD takes part in, if it may.
+    /// One more scrub this OSD takes part in, if it may: recovery comes first.
     pub fn take_scrub_slot(&mut self) -> bool {
-        let free = self.scrubs_active < self.scrub.max;
+        let recovers = self.local_slots.is_held() || self.remote_slots.is_held();
+        let free = self.scrubs_active < self.scrub.max && (self.scrub.during_recovery || !recovers);
         self.scrubs_active += usize::from(free);
         free
     }
@@ -129,13 +135,15 @@ impl Pg {
         let no_scrub = off(OsdMap::FLAG_NOSCRUB, PgPool::FLAG_NOSCRUB);
         let no_deep = off(OsdMap::FLAG_NODEEP_SCRUB, PgPool::FLAG_NODEEP_SCRUB);
         let o = &cx.sh.scrub;
-        if no_scrub && no_deep || !o.allows(cx.now.wall) {
-            return None;
-        }
         let min = interval(pool, PoolOptKey::SCRUB_MIN_INTERVAL, o.min_interval);
+        let max = interval(pool, PoolOptKey::SCRUB_MAX_INTERVAL, o.max_interval);
         let deep = interval(pool, PoolOptKey::DEEP_SCRUB_INTERVAL, o.deep_interval);
         let since = |at: Utime| age(cx.now.wall, at);
         let history = &self.history.scrubs;
+        let is_late = max > 0.0 && since(history.last_scrub_stamp) > max;
+        if no_scrub && no_deep || !(is_late || o.allows(cx.now.wall)) {
+            return None;
+        }
         let jitter = *self.scrubs.schedule.jitter.get_or_insert_with(|| cx.sh.rng.random_range(0.0..1.0));
         if since(history.last_scrub_stamp) < min * (1.0 + o.randomize * jitter) {
             return None;
