@@ -84,6 +84,26 @@ impl Commands {
         }
     }
 
+    /// Between two starts of recovering an object: as somebody configured, for all devices or such a one; else nothing.
+    pub fn recovery_sleep(&self, device_class: &str) -> Duration {
+        let device = match device_class {
+            "hdd" => "osd_recovery_sleep_hdd",
+            _ => "osd_recovery_sleep_ssd",
+        };
+        match self.config.duration("osd_recovery_sleep") {
+            Duration::ZERO if self.config.is_set(device) => self.config.duration(device),
+            all => all,
+        }
+    }
+
+    /// Entries a PG's log keeps: `ours`, unless somebody configured at least (`osd_min_pg_log_entries`) or at most so many
+    /// (`osd_max_pg_log_entries`).
+    pub fn log_entries(&self, ours: usize) -> usize {
+        let set = |name| self.config.is_set(name).then(|| self.config.u64(name) as usize);
+        let least = set("osd_min_pg_log_entries").map_or(ours, |min| ours.max(min));
+        set("osd_max_pg_log_entries").map_or(least, |max| least.min(max)).max(1)
+    }
+
     /// Options that are not at their default, for the manager.
     pub fn config_in_force(&self) -> BTreeMap<String, ConfigInForce> {
         self.config.in_force()
@@ -110,7 +130,9 @@ impl Osd {
     pub(crate) fn apply_options(&mut self) {
         self.sh.log_dups_tracked = self.commands.log_dups_tracked();
         self.sh.recovery_max = self.commands.recovery_max(&self.config.device_class);
+        self.sh.recovery_pace.set(self.commands.recovery_sleep(&self.config.device_class));
         self.sh.recovery_freed = true;
+        self.sh.log_entries_max = self.commands.log_entries(self.config.log_entries_max);
         self.sh.local_slots.set_max(self.commands.max_backfills());
         self.sh.remote_slots.set_max(self.commands.max_backfills());
         self.sh.scrub = crate::pg::ScrubOptions::new(&self.commands.config);

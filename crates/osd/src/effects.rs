@@ -7,6 +7,7 @@ use crate::reserver::Reserver;
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 use store::{ReadData, ReadFlags, ReadId, Transaction, TxcId};
 use types::map::OsdMap;
 use types::msg::internal_osd::{DiskSpace, PgBody, PgMessage, Round};
@@ -153,6 +154,7 @@ pub(crate) struct Shared {
     pub recovery_bytes: u64,
     /// As many of them as may be at once (`osd_recovery_max_active`).
     pub recovery_max: usize,
+    pub recovery_pace: Pace,
     /// A PG that waits to be merged is clean.
     pub merge_news: bool,
     /// One less is on its way: PGs may wait for that.
@@ -182,17 +184,56 @@ pub(crate) struct Shared {
     pub log_dups_tracked: u64,
 }
 
+/// The longest that recovery sleeps.
+const SLEEP_MAX: Duration = Duration::from_secs(3600);
+
+/// Starts are given out with every tick, which may be late.
+const SAVED_FOR: Duration = Duration::from_secs(1);
+
+/// How often an object may start on its way (`osd_recovery_sleep`), on average from tick to tick.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    /// `None`: as often as it likes.
+    every: Option<Duration>,
+    /// Up to when starts have been given out, and how many of them are left.
+    until: Mono,
+    left: u32,
+}
+
+impl Pace {
+    pub fn set(&mut self, every: Duration) {
+        self.every = Some(every.min(SLEEP_MAX)).filter(|e| !e.is_zero());
+    }
+
+    /// Gives out what has become due; true if it is not as often as it likes.
+    pub fn handle_tick(&mut self, now: Mono) -> bool {
+        let Some(every) = self.every else { return false };
+        // Nobody saves up for longer than from one tick to the next.
+        self.until = self.until.max(Mono(now.0.saturating_sub(SAVED_FOR.max(every).as_nanos() as u64)));
+        let due = u32::try_from((now - self.until).as_nanos() / every.as_nanos()).unwrap_or(u32::MAX);
+        let most = 1 + (SAVED_FOR.as_nanos() / every.as_nanos()) as u32;
+        self.left = self.left.saturating_add(due).min(most);
+        self.until = self.until + every * due;
+        true
+    }
+
+    fn may_start(&self) -> bool {
+        self.every.is_none() || self.left > 0
+    }
+}
+
 /// Bytes of objects on their way, beyond which none is started that no client waits for.
 const RECOVERY_BYTES: u64 = 4 << 20;
 
 impl Shared {
     /// True if one more object may be on its way.
     pub fn recovery_has_room(&self) -> bool {
-        self.recovery_active < self.recovery_max && self.recovery_bytes < RECOVERY_BYTES
+        self.recovery_active < self.recovery_max && self.recovery_bytes < RECOVERY_BYTES && self.recovery_pace.may_start()
     }
 
     pub fn recovery_takes_off(&mut self, bytes: u64) {
         self.recovery_active += 1;
+        self.recovery_pace.left = self.recovery_pace.left.saturating_sub(1);
         self.recovery_bytes += bytes;
     }
 

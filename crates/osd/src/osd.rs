@@ -113,6 +113,7 @@ impl Osd {
             recovery_bytes: 0,
             recovery_max: commands.recovery_max(&config.device_class),
             merge_news: false,
+            recovery_pace: Default::default(),
             recovery_freed: false,
             recount_budget: 0,
             spaces: Default::default(),

@@ -14,6 +14,8 @@ use types::{Epoch, Mono, Now, OsdId, PgId, PoolId};
 const TICK: Duration = Duration::from_millis(500);
 /// `mgr_stats_period`.
 const STATS_PERIOD: Duration = Duration::from_secs(5);
+/// While copies move: an operator looks at how far they are.
+const STATS_PERIOD_MOVING: Duration = Duration::from_secs(2);
 /// `osd_beacon_report_interval` is 300 s upstream; ours also keeps the monitors' idea of our map fresh.
 const BEACON_PERIOD: Duration = Duration::from_secs(60);
 /// Between two requests to be marked up.
@@ -136,6 +138,7 @@ impl Osd {
             self.ask_to_boot(now, disk, fx);
         }
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        cx.sh.recovery_freed |= cx.sh.recovery_pace.handle_tick(now.mono);
         cx.sh.recount_budget = crate::pg::RECOUNT_BUDGET;
         self.pgs.values_mut().for_each(|pg| pg.handle_tick(&mut cx));
         self.tell_merges(now, disk, fx);
@@ -152,7 +155,8 @@ impl Osd {
         let me = self.sh.whoami;
         let news = self.sh.booted && self.pgs.values().any(|pg| pg.is_primary(me) && pg.has_news());
         if now.mono >= self.clock.next_stats || news {
-            self.clock.next_stats = now.mono + STATS_PERIOD;
+            let moves = self.pgs.values().any(|pg| pg.is_primary(me) && pg.is_moving());
+            self.clock.next_stats = now.mono + if moves { STATS_PERIOD_MOVING } else { STATS_PERIOD };
             self.send_stats(now, disk, fx);
         }
     }

@@ -289,6 +289,11 @@ impl Recovery {
 }
 
 impl Pg {
+    /// Objects of its are on their way, or would be if the OSD had room for more.
+    pub fn is_moving(&self) -> bool {
+        !self.recovery.flights.is_empty() || self.waits_to_recover()
+    }
+
     /// True if there is more to move than the OSD had room for.
     pub fn waits_to_recover(&self) -> bool {
         self.recovery.waits_for_room

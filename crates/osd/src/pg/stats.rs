@@ -98,7 +98,7 @@ impl Pg {
         if r.waits_for_space() {
             return if r.is_backfill() { PgState::BACKFILL_TOOFULL } else { PgState::RECOVERY_TOOFULL };
         }
-        match (r.is_stuck(), r.in_flight() > 0, r.is_backfill()) {
+        match (r.is_stuck(), r.in_flight() > 0 || self.slots.are_held(), r.is_backfill()) {
             (true, _, true) => PgState::BACKFILL_UNFOUND,
             (true, _, false) => PgState::RECOVERY_UNFOUND,
             (_, true, true) => PgState::BACKFILLING,

@@ -697,17 +697,6 @@ impl Cluster {
         panic!("never {word}: {}", self.status());
     }
 
-    /// PGs by primary whose objects are on their way.
-    pub fn recovering(&self) -> BTreeMap<OsdId, usize> {
-        let mut found = BTreeMap::new();
-        for pg in self.pgs() {
-            if self.state(pg).split('+').any(|w| w == "recovering" || w == "backfilling") {
-                *found.entry(self.primary(pg)).or_default() += 1;
-            }
-        }
-        found
-    }
-
     /// The names of a PG's objects, as `rados ls` gets them.
     pub fn list(&mut self, pg: PgId) -> Vec<String> {
         let mut cursor = HObject::min();

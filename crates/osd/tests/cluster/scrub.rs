@@ -309,7 +309,7 @@ fn scrubs_beside_recovery(during_recovery: &str) -> (usize, usize) {
         c.start(OsdId(2));
         while !c.is_clean() {
             (0..2).for_each(|osd| c.order_scrub(OsdId(osd), false, false));
-            let recovers = !c.recovering().is_empty();
+            let recovers = c.pgs().iter().any(|pg| c.state(*pg).contains("recovering"));
             let said = c.said.len();
             c.run(5);
             let begun = c.said[said..].iter().filter(|line| line.ends_with("scrub starts")).count();
