@@ -22,7 +22,7 @@ impl Mgr {
             total: pgs.osd_sum(map).statfs,
             io: self.rates().total(),
             health: health::checks(now, self.settings(), map, pgs).reports(),
-            progress: self.progress.reports(now.mono, self.rates().total().recovering_objects),
+            progress: self.progress.reports(now.mono),
             services: self.services().daemons.iter().map(|(service, daemons)| {
                 (service.clone(), daemons.iter().map(|(name, d)| (name.clone(), d.metadata.clone())).collect())
             }).collect(),

@@ -73,10 +73,9 @@ impl Mgr {
     }
 
     fn progress_command(&mut self, now: Now, command: &Command) -> Reply {
-        let rate = self.rates().total().recovering_objects;
         match command.prefix.as_str() {
-            "progress json" => Reply::output(admin::json::pretty(&self.progress.json(now.mono, rate))),
-            "progress" => match self.progress.text(now.mono, rate) {
+            "progress json" => Reply::output(admin::json::pretty(&self.progress.json(now.mono))),
+            "progress" => match self.progress.text(now.mono) {
                 Some(text) => Reply::output(text),
                 None => Reply::status("Nothing in progress"),
             },
