@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/dist/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery chaos chaos-short linearizability sim sim-short mutants
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery chaos chaos-short linearizability sim sim-seeds mutants
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -52,6 +52,7 @@ restart: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/pg_num.py --bin $(BIN)
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_all.py --bin $(BIN)
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/force.py --bin $(BIN)
+	tests/clients/on_fresh_cluster $(BIN) tests/clients/progress.py
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/unfound.py --bin $(BIN)
 	MONS=3 tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_leader.py --bin $(BIN)
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/monitors.py --bin $(BIN)
@@ -84,16 +85,16 @@ sim: linearizability
 	$(CARGO) build --release -p sim
 	SEED=$(SEED) LESS="$(LESS)" MINUTES=$(or $(MINUTES),10) CHECKER=$(CACHE)/linearizability $(CARGO_TARGET_DIR)/release/sim
 
-# The same seeds for everybody: a red build is of the change.
-sim-short: export SEEDS = 400
-sim-short: export FIRST = 1
-sim-short: sim
+# The same seeds for everybody, so that a red build is of the change: ten minutes on two cores.
+sim-seeds: export SEEDS = 1800
+sim-seeds: export FIRST = 1
+sim-seeds: sim
 
 # Does the simulator find bugs? Plants one after the other (tests/mutants) in a copy, and runs seeds until one fails: an hour or two.
 mutants: linearizability
 	CACHE=$(CACHE) scripts/mutants $(NAMES)
 
-test: lint unit clients checks script wrong restart chaos-short sim-short scrub full fuzz
+test: lint unit clients checks script wrong restart chaos-short sim-seeds scrub full fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps
