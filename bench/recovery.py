@@ -1,19 +1,25 @@
 #!/usr/bin/python3
 """How fast copies come back, and what clients feel of it: Cuttlebone and stock Ceph, three OSDs each on the same disk.
 
-    recovery.py --bin target/release/cuttlebone [--peer pacific|reef|tentacle|none] [--objects 36280] [--size 16384] [--dir DIR]
+    recovery.py --bin target/dist/cuttlebone [--peer pacific|reef|tentacle|none] [--tuned] [--objects 36280] [--size 16384] [--large 180]
+                [--only log,quiet] [--dir DIR]
 
-Three times for each, one cluster after the other, each at its defaults:
+For each, one cluster after the other, each at its defaults; with --tuned for stock once more with osd_max_backfills 64,
+osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mClock:
   log       an OSD is away while the objects are written, and comes back: its log tells what it lacks
+  quiet     the same without a client
+  large     the same with objects of 4 MiB
   backfill  the same, with half as many again in few placement groups: no log tells
   move      of a pool with two copies an OSD is marked out: what it held moves, degraded for nobody
-Counted is from the moment the OSD is started, or marked out, until every placement group is active+clean; meanwhile the
-stock librados overwrites objects of 4 KiB, sixteen at a time. Objects per second are copies made per second.
+  failover  the primary of an object is killed while it is written, thrice: until the next write of it is acknowledged; of
+            ours also the lead monitor of three
+Counted is from the moment the OSD is started, or marked out, until every placement group is active+clean; meanwhile, and for eight
+seconds before, the stock librados overwrites objects of 4 KiB, sixteen at a time. Copies per second are copies made per second.
 """
-import json, os, shutil, signal, subprocess, sys, tempfile, time
+import json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from side_by_side import HERE, Ours, arguments, peer_root, tool
+from side_by_side import HERE, TICK, Ours, arguments, peer_root, rss_mb, tool
 from stock_cluster import StockCluster
 
 def ceph(cluster, *args):
@@ -54,42 +60,70 @@ def write(cluster, pool, count, size):
     if p.returncode:
         raise RuntimeError(p.stdout[-500:] + p.stderr[-500:])
 
-def client(cluster, pool, seconds):
-    """Starts the client; `finish` has its figures."""
-    argv = ["/usr/bin/python3", "-", cluster.conf, pool, "write", "4096", "16", str(seconds), "json"]
-    inside = ["chroot", cluster.root] if cluster.root else []
-    p = subprocess.Popen(inside + argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    p.stdin.write(open(HERE + "/percentiles.py").read())
+def inside(cluster, script, *args):
+    """Starts a script of the stock bindings, of the peer's generation for both."""
+    chroot = ["chroot", cluster.root] if cluster.root else []
+    p = subprocess.Popen([*chroot, "/usr/bin/python3", "-", cluster.conf, *args], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    p.stdin.write(script)
     p.stdin.close()
     return p
 
-def finish(p):
-    p.send_signal(signal.SIGINT)
+def client(cluster, pool, seconds):
+    """Starts the client; `finish` has its figures."""
+    return inside(cluster, open(HERE + "/percentiles.py").read(), pool, "write", "4096", "16", str(seconds), "json")
+
+def output(p):
     out, err = p.stdout.read(), p.stderr.read()
     if p.wait():
         raise RuntimeError(err[-500:])
-    return json.loads(out)
+    return out
+
+def finish(p):
+    p.send_signal(signal.SIGINT)
+    return json.loads(output(p))
+
+def cpu(cluster):
+    """Seconds of CPU of each daemon, by pid."""
+    out = {}
+    for pid in cluster.pids().values():
+        try:
+            fields = open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()
+        except FileNotFoundError:
+            continue
+        out[pid] = (int(fields[11]) + int(fields[12])) / TICK
+    return out
 
 def copies_wrong(cluster):
     m = pgmap(cluster)
     return m.get("degraded_objects", 0) + m.get("misplaced_objects", 0)
 
-def measure(cluster, scenario, a):
-    pool = scenario
-    # With few placement groups there are more writes to each than any log keeps.
-    pgs = "4" if scenario == "backfill" else "32"
+def make_pool(cluster, pool, pgs, size=None):
     ceph(cluster, "osd", "pool", "create", pool, pgs, pgs)
     ceph(cluster, "osd", "pool", "application", "enable", pool, "bench")
-    if scenario == "move":
-        ceph(cluster, "osd", "pool", "set", pool, "size", "2")
+    if size:
+        ceph(cluster, "osd", "pool", "set", pool, "size", size)
     wait_clean(cluster, 120)
-    if scenario == "move":
-        write(cluster, pool, a.objects, a.size)
-    else:
-        stop_osd(cluster, 2)
-        write(cluster, pool, a.objects * 3 // 2 if scenario == "backfill" else a.objects, a.size)
-    work = client(cluster, pool, 3600)
+
+def remove_pool(cluster, pool):
+    ceph(cluster, "tell", "mon.*", "injectargs", "--mon_allow_pool_delete=true")
+    ceph(cluster, "osd", "pool", "rm", pool, pool, "--yes-i-really-really-mean-it")
     time.sleep(3)
+
+def measure(cluster, scenario, a):
+    pool = scenario
+    count, size = {"large": (a.large, 4 << 20), "backfill": (a.objects * 3 // 2, a.size)}.get(scenario, (a.objects, a.size))
+    # With few placement groups there are more writes to each than any log keeps.
+    make_pool(cluster, pool, "4" if scenario == "backfill" else "32", "2" if scenario == "move" else None)
+    if scenario != "move":
+        stop_osd(cluster, 2)
+    write(cluster, pool, count, size)
+    row = {}
+    if scenario != "quiet":
+        before = json.loads(output(client(cluster, pool, 8)))
+        row = {k + " before": v for k, v in before.items()}
+        work = client(cluster, pool, 3600)
+        time.sleep(3)
+    spent = cpu(cluster)
     begin = time.monotonic()
     if scenario == "move":
         ceph(cluster, "osd", "out", "2")
@@ -106,43 +140,117 @@ def measure(cluster, scenario, a):
             raise RuntimeError("not clean after %d s: %s" % (a.limit, now))
         time.sleep(0.2)
     took = time.monotonic() - begin
-    figures = finish(work)
+    row |= {"s": took, "copies/s": most / took, "MiB/s": most * size / took / (1 << 20)}
+    row["CPU s"] = sum(s - spent.get(pid, 0) for pid, s in cpu(cluster).items())
+    row["MB"] = rss_mb(cluster.pids(), "VmHWM")
+    if scenario != "quiet":
+        row |= finish(work)
     if scenario == "move":
         ceph(cluster, "osd", "in", "2")
-    ceph(cluster, "tell", "mon.*", "injectargs", "--mon_allow_pool_delete=true")
-    ceph(cluster, "osd", "pool", "rm", pool, pool, "--yes-i-really-really-mean-it")
-    time.sleep(3)
-    return {"s": took, "objects/s": most / took, **figures}
+    remove_pool(cluster, pool)
+    return row
+
+# Overwrites one object, and tells when each write was acknowledged.
+ACKS = """
+import sys, time, rados
+conf, pool, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
+cluster = rados.Rados(conffile=conf); cluster.connect(); io = cluster.open_ioctx(pool)
+end = time.monotonic() + seconds
+while time.monotonic() < end:
+    io.write_full("failover", b"x" * 4096)
+    print(time.monotonic())
+"""
+
+def silence(cluster, pool, name, pid):
+    """Kills a daemon; seconds until the first write that is acknowledged after the longest silence since."""
+    writer = inside(cluster, ACKS, pool, "40")
+    time.sleep(4)
+    os.kill(pid, signal.SIGKILL)
+    killed = time.monotonic()
+    acks = [float(t) for t in output(writer).split()]
+    after = [(t - before, t) for before, t in zip(acks, acks[1:]) if t > killed]
+    print("%s killed: %d writes before, %d after" % (name, len(acks) - len(after), len(after)), flush=True)
+    return max(after)[1] - killed
+
+def failover(cluster):
+    pool, took = "failover", []
+    make_pool(cluster, pool, "8")
+    for _ in range(3):
+        primary = json.loads(ceph(cluster, "osd", "map", pool, "failover", "-f", "json"))["acting_primary"]
+        took.append(silence(cluster, pool, "osd.%d" % primary, cluster.pids()["osd.%d" % primary]))
+        start_again(cluster, primary)
+        time.sleep(5)
+        wait_clean(cluster, 120)
+    remove_pool(cluster, pool)
+    return took
+
+def leader_failover(cluster):
+    """The same for the lead monitor."""
+    pool = "failover"
+    make_pool(cluster, pool, "8")
+    leader = "mon." + json.loads(ceph(cluster, "quorum_status", "-f", "json"))["quorum_leader_name"]
+    took = silence(cluster, pool, leader, cluster.pids()[leader])
+    return took
+
+def make(name, base, root, a):
+    if name == "cuttlebone":
+        return Ours(os.path.realpath(a.bin), base + "/ours", 16300, root)
+    return StockCluster("/tmp/" + os.path.basename(base) if root else base + "/stock", root)
+
+def tune(cluster):
+    options = {"osd_mclock_override_recovery_settings": "true", "osd_mclock_profile": "high_recovery_ops", "osd_max_backfills": "64", "osd_recovery_max_active": "16"}
+    sleeps = {"osd_recovery_sleep" + kind: "0" for kind in ("", "_hdd", "_ssd", "_hybrid")}
+    for name, value in {**options, **sleeps}.items():
+        # An older release does not know all of them.
+        tool(cluster, "ceph", "config", "set", "osd", name, value)
 
 def main():
     ap = arguments(__doc__)
     ap.add_argument("--objects", type=int, default=36280)
     ap.add_argument("--size", type=int, default=16384)
+    ap.add_argument("--large", type=int, default=180, help="objects of 4 MiB")
+    ap.add_argument("--tuned", action="store_true", help="measure a stock cluster with recovery turned up, too")
     ap.add_argument("--limit", type=int, default=1800, help="seconds after which a recovery is given up")
     a = ap.parse_args()
     os.makedirs(a.dir, exist_ok=True)
     base = tempfile.mkdtemp(prefix="cuttlebone-recovery.", dir=a.dir)
     root = peer_root(a.peer)
-    rows = []
+    wanted = lambda scenario: not a.only or scenario in a.only.split(",")
+    rows, gaps = [], []
     try:
-        for name in ["cuttlebone"] + ([] if a.peer == "none" else ["stock"]):
-            inside = "/tmp/" + os.path.basename(base) if root else base + "/stock"
-            cluster = Ours(os.path.realpath(a.bin), base + "/ours", 16300, root) if name == "cuttlebone" else StockCluster(inside, root)
+        for name in ["cuttlebone"] + ([] if a.peer == "none" else ["stock"] + ["tuned"] * a.tuned):
+            cluster = make(name, base, root, a)
             try:
                 cluster.start()
                 ceph(cluster, "osd", "set", "noout")
-                for scenario in [s for s in ("log", "backfill", "move") if not a.only or a.only in s]:
+                if name == "tuned":
+                    tune(cluster)
+                for scenario in filter(wanted, ("log", "quiet", "large", "backfill", "move")):
                     r = measure(cluster, scenario, a)
                     rows.append((scenario, name, r))
                     print("%-9s %-10s %s" % (scenario, name, "  ".join("%s %.4g" % kv for kv in r.items())), flush=True)
+                if wanted("failover") and name != "tuned":
+                    gaps.append((name + ", a primary", failover(cluster)))
+            finally:
+                cluster.stop()
+        if wanted("failover"):
+            cluster = Ours(os.path.realpath(a.bin), base + "/ours", 16300, root, mons=3)
+            try:
+                cluster.start()
+                gaps.append(("cuttlebone, the lead monitor of three", [leader_failover(cluster)]))
             finally:
                 cluster.stop()
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    columns = ["objects/s", "s", "IOPS", "p99 ms", "max ms"]
-    print("\n| scenario | who | objects/s | until clean, s | client IOPS | p99 ms | max ms |\n| --- | --- | ---: | ---: | ---: | ---: | ---: |")
+    report(rows, gaps)
+
+def report(rows, gaps):
+    columns = ["copies/s", "MiB/s", "s", "IOPS before", "IOPS", "p99 ms before", "p99 ms", "max ms before", "max ms", "CPU s", "MB"]
+    print("\n| scenario | who | %s |\n| --- | --- |%s" % (" | ".join(columns), " ---: |" * len(columns)))
     for scenario, name, r in sorted(rows, key=lambda row: row[0]):
-        print("| %s | %s | %s |" % (scenario, name, " | ".join("%.4g" % r[c] for c in columns)))
+        print("| %s | %s | %s |" % (scenario, name, " | ".join("%.4g" % r[c] if c in r else "" for c in columns)))
+    for what, took in gaps:
+        print("%s killed: %s s until the next write is acknowledged (median %.2f)" % (what, ", ".join("%.2f" % t for t in took), statistics.median(took)))
 
 if __name__ == "__main__":
     main()
