@@ -21,7 +21,7 @@ use store::{META_COLL, StoreEvent, Transaction};
 use types::map::OsdMap;
 use types::msg::internal_osd::{OsdSessionLost, PeerInfo, PgBody, RepOp, RepOpReply};
 use types::msg::mon::MOsdMap;
-use types::msg::osd::{MOsdOp, MOsdOpReply, OpResult, osd_flag};
+use types::msg::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, OpResult, osd_flag};
 use types::msg::{BufList, Message};
 use types::{AddrVec, Epoch, Errno, EntityInst, EntityKind, Mono, Now, OsdId, PgId, ReqId};
 use uuid::Uuid;
@@ -361,8 +361,13 @@ impl Osd {
                 }
             }
             Message::MOsdMap(m) => self.take_maps(now, disk, &m, false, fx),
-            // Acknowledgements of backoffs, and pings of sessions with watches.
-            Message::MOsdBackoff(_) | Message::MPing(_) => {}
+            Message::MOsdBackoff(m) => {
+                if let (Peer::Session(session), MOsdBackoff::ACK_BLOCK) = (from, m.op) {
+                    with_pg(&mut self.pgs, m.pgid.pg, |pg| pg.backoffs.handle_ack(session, m.id));
+                }
+            }
+            // Of sessions with watches.
+            Message::MPing(_) => {}
             other => tracing::debug!(?from, kind = other.name(), "not for an OSD"),
         }
     }
@@ -587,6 +592,8 @@ fn osd_inst(source: OpSource) -> EntityInst {
 fn epoch_of(msg: &Message) -> Option<Epoch> {
     match msg {
         Message::MOsdOp(m) => Some(m.epoch),
+        // Not before what the client sent before it.
+        Message::MOsdBackoff(m) => Some(m.epoch),
         Message::RepOp(RepOp { epoch, .. }) | Message::RepOpReply(RepOpReply { epoch, .. }) => Some(*epoch),
         Message::PgMessage(m) => Some(m.epoch),
         _ => None,

@@ -1,6 +1,8 @@
 //! Backoffs: clients of a PG that cannot serve soon are told to hold back instead of queueing here.
 //!
-//! Upstream: doc/dev/osd_internals/backoff.rst; MOSDBackoff.
+//! Holds: what a client sent before it heard of a backoff is dropped until it confirms that it did, also if it may go on by then.
+//! It sends again all that is unanswered when it is released; if something of that ran before, operations would change places.
+//! Upstream: doc/dev/rados-client-protocol.rst; MOSDBackoff.
 
 use super::{ClientOp, OpSource, Pg};
 use crate::effects::{Cx, Durable, Peer, SessionId};
@@ -13,6 +15,8 @@ use types::{HObject, ShardPgId};
 #[derive(Debug, Default)]
 pub(crate) struct Backoffs {
     blocked: BTreeMap<SessionId, Backoff>,
+    /// The newest backoff of sessions that have not confirmed it.
+    unheard: BTreeMap<SessionId, u64>,
 }
 
 #[derive(Debug)]
@@ -40,6 +44,19 @@ impl Backoffs {
 
     pub fn forget_session(&mut self, session: SessionId) {
         self.blocked.remove(&session);
+        self.unheard.remove(&session);
+    }
+
+    /// A client has heard of a backoff: what it sends from now on it sent since.
+    pub fn handle_ack(&mut self, session: SessionId, id: u64) {
+        if self.unheard.get(&session) == Some(&id) {
+            self.unheard.remove(&session);
+        }
+    }
+
+    /// True if what this source sends may come before something that it will send again.
+    pub fn is_unheard_by(&self, source: OpSource) -> bool {
+        matches!(source, OpSource::Session(session) if self.unheard.contains_key(&session))
     }
 }
 
@@ -64,6 +81,7 @@ impl Pg {
             end: end.clone(),
         };
         self.backoffs.blocked.insert(session, Backoff { id, begin, end });
+        self.backoffs.unheard.insert(session, id);
         cx.send(Peer::Session(session), 0, msg, Durable::Now);
     }
 

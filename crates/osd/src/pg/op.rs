@@ -96,7 +96,7 @@ impl Pg {
     /// A client's operation for this PG; the session's rights have been checked.
     pub fn handle_op(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
         // A client that sent before we became primary sends again when it hears of it.
-        if op.msg.epoch < self.walk.primary_since || !self.is_primary(cx.sh.whoami) {
+        if op.msg.epoch < self.walk.primary_since || !self.is_primary(cx.sh.whoami) || self.backoffs.is_unheard_by(op.source) {
             return;
         }
         match &self.stage {

@@ -82,6 +82,10 @@ pub struct Cluster {
     /// Merges that were made, and that were given up.
     pub merges: u32,
     pub bounces: u32,
+    /// Backoffs that clients were told of.
+    pub blocks: u32,
+    /// What clients send is on its way for as long as this is so.
+    pub clients_are_far: bool,
     map_dirty: bool,
     /// What every OSD is started with.
     options: ConfigValues,
@@ -127,6 +131,8 @@ impl Cluster {
             next_tid: 0,
             merges: 0,
             bounces: 0,
+            blocks: 0,
+            clients_are_far: false,
             map_dirty: false,
             options: ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host"),
             log_entries_max: 20,
@@ -426,7 +432,7 @@ impl Cluster {
                 }
                 Effect::Send { to: Peer::Mon, .. } if self.daemons[from.0 as usize].cut_off => {}
                 Effect::Send { to: Peer::Mon, msg, .. } => self.at_mon(msg),
-                Effect::Send { to: Peer::Session(s), tid, msg } => self.at_client(s, tid, msg),
+                Effect::Send { to: Peer::Session(s), tid, msg } => self.at_client(from, s, tid, msg),
                 Effect::Send { to: Peer::Mgr, .. } => {}
                 Effect::WantMaps { .. } => self.send_maps(from),
                 Effect::CommandReply { id, reply } => drop(self.command_replies.insert(id, reply)),
@@ -435,12 +441,17 @@ impl Cluster {
         }
     }
 
-    fn at_client(&mut self, session: SessionId, tid: u64, msg: Message) {
+    fn at_client(&mut self, from: OsdId, session: SessionId, tid: u64, msg: Message) {
         match msg {
             Message::MOsdOpReply(m) => {
                 if let Some(p) = self.pending.get_mut(&tid) {
                     p.reply.get_or_insert(m);
                 }
+            }
+            Message::MOsdBackoff(m) if m.op == MOsdBackoff::BLOCK => {
+                self.blocks += 1;
+                let ack = MOsdBackoff { op: MOsdBackoff::ACK_BLOCK, ..m };
+                self.net.entry((Peer::Session(session), from)).or_default().push_back((0, ack.into()));
             }
             Message::MOsdBackoff(m) if m.op == MOsdBackoff::UNBLOCK => {
                 let held = |p: &&Pending| p.reply.is_none() && p.op.pgid == m.pgid && p.op.reqid.name.num as u64 - 100 == session.0;
@@ -581,7 +592,7 @@ impl Cluster {
         let cut_off = |osd: &OsdId| self.daemons[osd.0 as usize].cut_off;
         let parted = |(from, to): &(Peer, OsdId)| match from {
             Peer::Osd(from) => cut_off(from) || cut_off(to),
-            Peer::Session(_) => false,
+            Peer::Session(_) => self.clients_are_far,
             Peer::Mon | Peer::Mgr => cut_off(to),
         };
         let ready: Vec<(Peer, OsdId)> = self.net.iter().filter(|(k, q)| !q.is_empty() && !parted(k)).map(|(k, _)| *k).collect();
