@@ -168,7 +168,7 @@ impl MountScan {
         for_each(kv, key::OBJECT, |k, v| {
             let onode = Onode::from_value(&v).map_err(|why| corrupt(&k, why))?;
             self.nid_max = self.nid_max.max(onode.nid);
-            self.stored += onode.stored_bytes();
+            self.stored = self.stored.checked_add(onode.stored_bytes()).ok_or_else(|| corrupt(&k, DecodeError::Invalid("sum of sizes")))?;
             onode.segs.iter().try_for_each(|(_, seg)| self.mark(&k, seg))
         })
     }

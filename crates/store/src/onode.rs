@@ -196,6 +196,9 @@ impl Segs {
     }
 }
 
+/// No object has a greater number, size or bytes of blocks: what says so is damaged, and its sums might overflow.
+const NUMBER_MAX: u64 = 1 << 60;
+
 /// An object in memory.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Onode {
@@ -291,6 +294,9 @@ impl Onode {
             return Err(DecodeError::TooNew { what: "onode", compat: version, supported: VERSION });
         }
         let (nid, size, mapped, flags) = (varint(&mut d)?, varint(&mut d)?, varint(&mut d)?, varint(&mut d)?);
+        if nid > NUMBER_MAX || size > NUMBER_MAX || mapped > NUMBER_MAX / BLOCK {
+            return Err(DecodeError::Invalid("an onode's numbers"));
+        }
         let hint = if flags & FLAG_HINT == 0 {
             AllocHint::default()
         } else {
