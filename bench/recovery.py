@@ -19,7 +19,7 @@ seconds before, the stock librados overwrites objects of 4 KiB, sixteen at a tim
 import json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from side_by_side import HERE, TICK, Ours, arguments, peer_root, rss_mb, tool
+from side_by_side import HERE, Ours, arguments, cpu_of, peer_root, rss_mb, tool
 from stock_cluster import StockCluster
 
 def ceph(cluster, *args):
@@ -84,14 +84,7 @@ def finish(p):
 
 def cpu(cluster):
     """Seconds of CPU of each daemon, by pid."""
-    out = {}
-    for pid in cluster.pids().values():
-        try:
-            fields = open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()
-        except FileNotFoundError:
-            continue
-        out[pid] = (int(fields[11]) + int(fields[12])) / TICK
-    return out
+    return {pid: cpu_of(pid) for pid in cluster.pids().values()}
 
 def copies_wrong(cluster):
     m = pgmap(cluster)
@@ -189,8 +182,7 @@ def leader_failover(cluster):
     pool = "failover"
     make_pool(cluster, pool, "8")
     leader = "mon." + json.loads(ceph(cluster, "quorum_status", "-f", "json"))["quorum_leader_name"]
-    took = silence(cluster, pool, leader, cluster.pids()[leader])
-    return took
+    return silence(cluster, pool, leader, cluster.pids()[leader])
 
 def make(name, base, root, a):
     if name == "cuttlebone":
@@ -215,7 +207,7 @@ def main():
     os.makedirs(a.dir, exist_ok=True)
     base = tempfile.mkdtemp(prefix="cuttlebone-recovery.", dir=a.dir)
     root = peer_root(a.peer)
-    wanted = lambda scenario: not a.only or scenario in a.only.split(",")
+    wanted = lambda scenario: not a.only or any(part in scenario for part in a.only.split(","))
     rows, gaps = [], []
     try:
         for name in ["cuttlebone"] + ([] if a.peer == "none" else ["stock"] + ["tuned"] * a.tuned):

@@ -49,12 +49,13 @@ def tool(cluster, name, *args):
     inside = ["chroot", cluster.root] if cluster.root else []
     return subprocess.run([*inside, name, "-c", cluster.conf, *args], capture_output=True, text=True)
 
+def cpu_of(pid):
+    """Seconds of CPU a process has used."""
+    fields = open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
 def cpu_seconds(pids):
-    total = 0
-    for pid in pids.values():
-        fields = open("/proc/%d/stat" % pid).read().rsplit(")", 1)[1].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / TICK
+    return sum(map(cpu_of, pids.values()))
 
 def rss_mb(pids, field="VmRSS"):
     """Largest resident set of an OSD, MB; with VmHWM the largest it ever was."""

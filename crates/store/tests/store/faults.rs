@@ -4,23 +4,10 @@ use bytes::Bytes;
 use crate::harness::*;
 use store::mem::MemIo;
 use store::*;
-use types::{Errno, HObject, ShardPgId};
+use types::{Errno, ShardPgId};
 use uuid::Uuid;
 
 const COLL: ShardPgId = COLLS[0];
-
-fn mounted(size: u64, config: StoreConfig) -> (Driver, rand_chacha::ChaCha8Rng) {
-    let mut rng = rng(1);
-    let mut d = Driver::mount(&Driver::format(size), config);
-    create_colls(&mut d, &mut rng);
-    (d, rng)
-}
-
-fn write(obj: &HObject, off: u64, data: Vec<u8>) -> Transaction {
-    let mut t = Transaction::new(COLL);
-    t.write(obj, off, Bytes::from(data));
-    t
-}
 
 /// Turns a bit in every page with data.
 fn rot(d: &Driver) {

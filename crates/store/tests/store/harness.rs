@@ -354,3 +354,18 @@ pub fn rng(seed: u64) -> ChaCha8Rng {
 pub fn touched(t: &Transaction) -> BTreeSet<HObject> {
     t.objects.iter().cloned().collect()
 }
+
+/// A new store with all collections, mounted.
+pub fn mounted(size: u64, config: StoreConfig) -> (Driver, ChaCha8Rng) {
+    let mut rng = rng(1);
+    let mut d = Driver::mount(&Driver::format(size), config);
+    create_colls(&mut d, &mut rng);
+    (d, rng)
+}
+
+/// A write to an object of the first collection.
+pub fn write(obj: &HObject, off: u64, data: Vec<u8>) -> Transaction {
+    let mut t = Transaction::new(COLLS[0]);
+    t.write(obj, off, Bytes::from(data));
+    t
+}

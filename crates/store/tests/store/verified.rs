@@ -1,7 +1,6 @@
 //! Digests, for which what was read lately need not be read again; and rot that must be found all the same.
 
 use crate::harness::*;
-use bytes::Bytes;
 use rand::Rng;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
@@ -11,19 +10,6 @@ use store::*;
 use types::{Errno, HObject, ShardPgId};
 
 const COLL: ShardPgId = COLLS[0];
-
-fn mounted(size: u64, config: StoreConfig) -> (Driver, ChaCha8Rng) {
-    let mut rng = rng(1);
-    let mut d = Driver::mount(&Driver::format(size), config);
-    create_colls(&mut d, &mut rng);
-    (d, rng)
-}
-
-fn write(obj: &HObject, off: u64, data: Vec<u8>) -> Transaction {
-    let mut t = Transaction::new(COLL);
-    t.write(obj, off, Bytes::from(data));
-    t
-}
 
 /// As a scrub reads: what was verified in the last `trust_s` seconds is right.
 fn scrub(d: &mut Driver, rng: &mut ChaCha8Rng, coll: ShardPgId, obj: &HObject, trust_s: Option<u32>) -> Result<Digest, Errno> {
