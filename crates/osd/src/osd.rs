@@ -363,12 +363,22 @@ impl Osd {
             Message::MOsdMap(m) => self.take_maps(now, disk, &m, false, fx),
             Message::MOsdBackoff(m) => {
                 if let (Peer::Session(session), MOsdBackoff::ACK_BLOCK) = (from, m.op) {
-                    with_pg(&mut self.pgs, m.pgid.pg, |pg| pg.backoffs.handle_ack(session, m.id));
+                    self.handle_backoff_ack(session, &m);
                 }
             }
             // Of sessions with watches.
             Message::MPing(_) => {}
             other => tracing::debug!(?from, kind = other.name(), "not for an OSD"),
+        }
+    }
+
+    /// A client has heard that it is to hold back. What it sent before is void, also what waits for a map here.
+    fn handle_backoff_ack(&mut self, session: SessionId, m: &MOsdBackoff) {
+        let id = m.pgid.pg;
+        let Some(pg) = self.pgs.get_mut(&id) else { return };
+        if pg.backoffs.handle_ack(session, m.id) {
+            let is_void = |from: &Peer, msg: &Message| *from == Peer::Session(session) && matches!(msg, Message::MOsdOp(op) if op.pgid.pg == id);
+            self.waiting.retain(|(_, from, _, msg)| !is_void(from, msg));
         }
     }
 
@@ -592,8 +602,6 @@ fn osd_inst(source: OpSource) -> EntityInst {
 fn epoch_of(msg: &Message) -> Option<Epoch> {
     match msg {
         Message::MOsdOp(m) => Some(m.epoch),
-        // Not before what the client sent before it.
-        Message::MOsdBackoff(m) => Some(m.epoch),
         Message::RepOp(RepOp { epoch, .. }) | Message::RepOpReply(RepOpReply { epoch, .. }) => Some(*epoch),
         Message::PgMessage(m) => Some(m.epoch),
         _ => None,

@@ -47,11 +47,13 @@ impl Backoffs {
         self.unheard.remove(&session);
     }
 
-    /// A client has heard of a backoff: what it sends from now on it sent since.
-    pub fn handle_ack(&mut self, session: SessionId, id: u64) {
-        if self.unheard.get(&session) == Some(&id) {
+    /// A client has heard of a backoff; true if there is no newer one: what it sends from now on it sent since.
+    pub fn handle_ack(&mut self, session: SessionId, id: u64) -> bool {
+        let newest = self.unheard.get(&session) == Some(&id);
+        if newest {
             self.unheard.remove(&session);
         }
+        newest
     }
 
     /// True if what this source sends may come before something that it will send again.

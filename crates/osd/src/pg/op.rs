@@ -5,7 +5,7 @@ use super::repop::Write;
 use super::{Pg, Running, Stage};
 use crate::cls::Origin;
 use crate::effects::{Cx, Durable, Peer, ReadFor, ReadResult, ReadRoute, SessionId};
-use crate::mutation::Step;
+use crate::mutation::{Mutation, Step};
 use crate::object::{INFO_ATTR, ObjectInfo};
 use crate::ops::{self, Access, Env, Fetched, Outcome, Plan, ReadKey, WatchAction};
 use crate::perf::OpCost;
@@ -266,17 +266,32 @@ impl Pg {
     }
 
     fn finish_without_change(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan) {
-        let sender = Sender { source: op.source, origin: op.origin, user_version: plan.info.user_version };
         if plan.result >= 0 {
             self.figures.sums.num_rd += 1;
             self.figures.sums.num_rd_kb += plan.bytes_read.div_ceil(1024) as i64;
-            self.apply_watch_actions(cx, &sender, &op.object, plan.watch);
         }
         let user_version = if plan.exists { plan.info.user_version } else { self.last_user_version };
+        if op.access.writes && !is_watch(&op) && op.reqid != ReqId::default() {
+            return self.log_answer(cx, op, plan, user_version);
+        }
+        let sender = Sender { source: op.source, origin: op.origin, user_version: plan.info.user_version };
+        self.apply_watch_actions(cx, &sender, &op.object, plan.watch);
         let version = if plan.exists { EVersion::default() } else { self.log.head() };
         let reply = self.reply(cx, &op, plan.result, plan.results, version, user_version);
         self.queue.leave(&op.object, op.access);
         self.send_after_writes(cx, op, reply);
+    }
+
+    /// A write that failed, or found nothing to change, is logged like one that did something: sent again later, when
+    /// the object is another, it is answered the same. Upstream: PrimaryLogPG::record_write_error.
+    fn log_answer(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan, user_version: u64) {
+        let version = self.next_version(cx);
+        let told = if plan.exists { version } else { self.log.head() };
+        let entry = log_entry(&op, &plan, LogOp::Error, version, EVersion::default(), user_version);
+        let reply = self.reply(cx, &op, plan.result, plan.results, told, user_version);
+        let watch = watch_of(&op, user_version, plan.watch);
+        let (mutation, totals) = (Mutation::default(), self.totals);
+        self.submit(cx, Write { entry, mutation, totals, answer: Some((reply, op)), watch });
     }
 
     fn finish_write(&mut self, cx: &mut Cx<'_>, op: ClientOp, mut plan: Plan, prior: EVersion) {
@@ -296,29 +311,23 @@ impl Pg {
             let value = denc::to_bytes(info, types::features::SUPPORTED);
             plan.mutation.push(Step::SetAttr { name: INFO_ATTR.into(), value });
         }
-        let entry = PgLogEntry {
-            op: if plan.exists { LogOp::Modify } else { LogOp::Delete },
-            object: op.object.clone(),
-            version,
-            prior_version: prior,
-            user_version,
-            reqid: op.reqid,
-            mtime: op.msg.mtime,
-            result: plan.result,
-            op_returns: if op.msg.has_flag(osd_flag::RETURNVEC) { plan.results.iter().map(op_return).collect() } else { Vec::new() },
-        };
+        let kind = if plan.exists { LogOp::Modify } else { LogOp::Delete };
+        let entry = log_entry(&op, &plan, kind, version, prior, user_version);
         let totals = PgTotals {
             objects: self.totals.objects + plan.delta.objects,
             bytes: self.totals.bytes + plan.delta.bytes,
         };
         self.figures.sums.num_wr += 1;
         self.figures.sums.num_wr_kb += plan.bytes_written.div_ceil(1024) as i64;
-        let sender = Sender { source: op.source, origin: op.origin, user_version };
-        let watch = (!plan.watch.is_empty()).then(|| (sender, std::mem::take(&mut plan.watch)));
         let reply = self.reply(cx, &op, plan.result, plan.results, version, user_version);
-        let object = op.object.clone();
-        tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, %version, reqid = %op.reqid, object = ?object.name, "write");
-        self.start_write(cx, Write { entry, mutation: plan.mutation, totals, answer: Some((reply, op)), watch });
+        let watch = watch_of(&op, user_version, plan.watch);
+        self.submit(cx, Write { entry, mutation: plan.mutation, totals, answer: Some((reply, op)), watch });
+    }
+
+    fn submit(&mut self, cx: &mut Cx<'_>, write: Write) {
+        let (object, version, reqid) = (write.entry.object.clone(), write.entry.version, write.entry.reqid);
+        tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, %version, %reqid, object = ?object.name, "write");
+        self.start_write(cx, write);
         self.queue.submitted(&object, version.version);
     }
 
@@ -452,6 +461,26 @@ impl Pg {
         });
         let listings = self.recovery.listings.iter().map(|op| (op, "waiting for missing object"));
         waiting.chain(queued).chain(running).chain(listings)
+    }
+}
+
+fn watch_of(op: &ClientOp, user_version: u64, actions: Vec<WatchAction>) -> Option<(Sender, Vec<WatchAction>)> {
+    let sender = Sender { source: op.source, origin: op.origin, user_version };
+    (!actions.is_empty()).then_some((sender, actions))
+}
+
+fn log_entry(op: &ClientOp, plan: &Plan, kind: LogOp, version: EVersion, prior_version: EVersion, user_version: u64) -> PgLogEntry {
+    let returns = op.msg.has_flag(osd_flag::RETURNVEC);
+    PgLogEntry {
+        op: kind,
+        object: op.object.clone(),
+        version,
+        prior_version,
+        user_version,
+        reqid: op.reqid,
+        mtime: op.msg.mtime,
+        result: plan.result,
+        op_returns: if returns { plan.results.iter().map(op_return).collect() } else { Vec::new() },
     }
 }
 

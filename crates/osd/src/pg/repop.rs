@@ -99,7 +99,7 @@ impl Pg {
         let log_only = self.recovery.note_write(&object, row.totals.objects - self.totals.objects);
         let trim_to = self.trim_point(cx.sh.log_entries_max);
         let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &log_only, &bytes, &write.mutation, trim_to));
-        if !log_only.is_empty() && !is_lost(&row.entry) {
+        if !log_only.is_empty() && !write.mutation.is_empty() && !is_lost(&row.entry) {
             self.sift_write(cx, &log_only, &object);
         }
         self.recount_write(&object, &row.totals);
@@ -267,7 +267,7 @@ impl Pg {
             return tracing::warn!(pg = %self.id, %version, head = %self.log.head(), "a write out of order");
         }
         let lost = is_lost(&entry);
-        if !m.log_only && !lost && self.missing.contains_key(&entry.object) {
+        if !m.log_only && !lost && entry.op != LogOp::Error && self.missing.contains_key(&entry.object) {
             return tracing::error!(pg = %self.id, %version, object = ?entry.object, "a write to what is missing here");
         }
         cx.sh.perf.subop_w(payload_len);

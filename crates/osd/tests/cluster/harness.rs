@@ -149,9 +149,14 @@ impl Cluster {
 
     /// An epoch comes of which one OSD hears only with the next one.
     pub fn publish_unheard_by(&mut self, osd: OsdId) {
+        self.publish_but_to(osd);
+        self.publish();
+    }
+
+    /// An epoch comes of which one OSD hears nothing until it asks.
+    pub fn publish_but_to(&mut self, osd: OsdId) {
         self.publish();
         self.net.remove(&(Peer::Mon, osd));
-        self.publish();
     }
 
     /// Makes the map as it is now the next epoch.

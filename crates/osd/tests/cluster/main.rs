@@ -275,6 +275,48 @@ fn as_many_writes_are_remembered_as_the_option_says() {
     assert_eq!(c.read("o"), b"xx", "nothing was to be remembered");
 }
 
+/// A write that changes nothing, one after which it would, and both sent again.
+fn changes_nothing_and_never_will(exists: bool, write: OsdOp, result: i32, then: OsdOp) {
+    let lose_primary = |c: &mut Cluster| c.crash(c.primary(c.pgs()[0]));
+    for forget in [|_: &mut Cluster| {}, overrun_log, lose_primary] {
+        let mut c = Cluster::new(11, 3, 1);
+        c.settle();
+        if exists {
+            assert_eq!(c.write("o", append("x")).result, 0);
+        }
+        let [first, second] = [write.clone(), then.clone()].map(|op| {
+            let tid = c.submit(0, "o", osd_flag::WRITE, vec![op]);
+            (c.pending[&tid].op.clone(), c.wait(tid))
+        });
+        assert_eq!((first.1.result, second.1.result), (result, 0));
+        let read = |c: &mut Cluster| c.call("o", osd_flag::READ, vec![OsdOp::read(0, 0)]);
+        let before = read(&mut c);
+        forget(&mut c);
+        for (op, answer) in [&first, &second] {
+            let again = c.repeat(op);
+            assert_eq!((again.result, again.user_version), (answer.result, answer.user_version));
+        }
+        let after = read(&mut c);
+        assert_eq!((before.result, before.ops), (after.result, after.ops));
+        if let Some(away) = (0..3).map(OsdId).find(|osd| !c.is_running(*osd)) {
+            c.start(away);
+        }
+        c.settle();
+        c.invariant_copies_agree();
+    }
+}
+
+#[test]
+fn a_write_that_failed_fails_again_when_it_is_sent_again() {
+    changes_nothing_and_never_will(true, OsdOp::create(true), -17, OsdOp::from(types::msg::Op::Delete));
+    changes_nothing_and_never_will(false, OsdOp::from(types::msg::Op::Delete), -2, append("abcdef").remove(0));
+}
+
+#[test]
+fn a_write_that_found_nothing_to_do_does_nothing_when_it_is_sent_again() {
+    changes_nothing_and_never_will(false, OsdOp::truncate(3), 0, append("abcdef").remove(0));
+}
+
 #[test]
 fn a_request_that_comes_twice_while_it_is_in_flight_is_done_once() {
     for seed in 0..20 {
@@ -421,6 +463,28 @@ fn a_backoff_does_not_make_operations_change_places() {
         c.clients_are_far = false;
         sent.iter().for_each(|tid| assert_eq!(c.wait(*tid).result, 0));
         assert_eq!(c.read("o"), b"one,two,three", "seed {seed}");
+    }
+}
+
+#[test]
+fn what_waits_for_a_map_when_its_client_is_told_to_hold_back_does_not_change_places() {
+    for seed in 800..840 {
+        let mut c = Cluster::new(seed, 3, 1);
+        c.settle();
+        let primary = c.primary(c.pgs()[0]);
+        let others: Vec<OsdId> = (0..3).map(OsdId).filter(|osd| *osd != primary).collect();
+        others.iter().for_each(|osd| c.crash(*osd));
+        c.run(500);
+        let mut sent = vec![c.submit(1, "o", osd_flag::WRITE, append("one,"))];
+        // The client hears of a map sooner than the OSD; that comes to it with the one that brings the others back.
+        c.publish_but_to(primary);
+        sent.push(c.submit(1, "o", osd_flag::WRITE, append("two")));
+        while c.blocks == 0 {
+            c.step();
+        }
+        others.iter().for_each(|osd| c.start(*osd));
+        sent.iter().for_each(|tid| assert_eq!(c.wait(*tid).result, 0));
+        assert_eq!(c.read("o"), b"one,two", "seed {seed}");
     }
 }
 
