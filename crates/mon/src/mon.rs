@@ -12,6 +12,7 @@ use crate::env::{Env, Quorum};
 use crate::raft::{Progress, Raft, RaftError};
 use crate::services::State;
 use crate::services::log::Author;
+use crate::services::osdmap::Trim;
 use crate::session::{Peer, Session, SessionId};
 use crate::txn::{self, STATE_PREFIX, StateError, Txn};
 use crate::members::Members;
@@ -379,7 +380,8 @@ impl<K: Kv> Mon<K> {
     pub(crate) fn publish_osdmap(&mut self, now: Now) {
         if let Some(state) = self.state.as_mut().filter(|s| s.osdmap.is_dirty()) {
             let needed = self.osds.maps_needed_from(&state.osdmap.map);
-            state.osdmap.publish(now, needed, &mut self.txn);
+            let kept = self.env.int(state, "mon_min_osdmap_epochs", 500).clamp(1, i64::from(u32::MAX)) as u32;
+            state.osdmap.publish(now, Trim { needed, kept }, &mut self.txn);
             self.osdmap_at = now.mono;
         }
     }

@@ -23,16 +23,32 @@ pub struct Watch {
     pub(crate) down_since: BTreeMap<OsdId, Mono>,
     /// Target to reporter to (when, how long it was silent then).
     pub(crate) failures: BTreeMap<OsdId, BTreeMap<OsdId, (Mono, Duration)>>,
-    /// The oldest epoch each OSD may still need.
-    last_epoch_clean: BTreeMap<OsdId, Epoch>,
+    /// The newest map each OSD has said to have.
+    epochs: BTreeMap<OsdId, Epoch>,
+    /// The newest epoch in which each PG is known to have been clean.
+    last_epoch_clean: BTreeMap<PgId, Epoch>,
 }
 
 impl Watch {
-    /// The oldest epoch that somebody may need to learn who held a PG since it was last whole: as long as an OSD has not
-    /// said what it needs, all of them. One that is gone for good has to be removed before maps can be dropped.
+    /// The oldest epoch that somebody may need: to learn who held a PG since it was last whole, or what happened since it was
+    /// last here. As long as a PG or an OSD was not heard of, all of them; an OSD that is gone for good has to be removed.
+    /// Upstream: LastEpochClean in OSDMonitor.cc.
     pub fn maps_needed_from(&self, map: &OsdMap) -> Epoch {
-        let needs = |osd: OsdId| self.last_epoch_clean.get(&osd).copied().unwrap_or(Epoch(0));
-        map.osds().map(needs).min().unwrap_or(map.epoch)
+        let known = |epoch: Option<&Epoch>| epoch.copied().unwrap_or(Epoch(0));
+        let of_osds = map.osds().map(|osd| known(self.epochs.get(&osd)));
+        let of_pgs = map.pools.keys().flat_map(|pool| map.pgs(*pool)).map(|pg| known(self.last_epoch_clean.get(&pg)));
+        of_osds.chain(of_pgs).min().unwrap_or(map.epoch)
+    }
+
+    /// What was true of a PG once stays so, whoever says it, and however late.
+    fn note_beacon(&mut self, now: Mono, beacon: &OsdBeacon, map: &OsdMap) {
+        self.beacons.insert(beacon.osd, now);
+        self.epochs.insert(beacon.osd, beacon.epoch);
+        for (pg, epoch) in &beacon.last_epoch_clean {
+            let known = self.last_epoch_clean.entry(*pg).or_default();
+            *known = (*known).max(*epoch);
+        }
+        self.last_epoch_clean.retain(|pg, _| map.pool_by_id(pg.pool).is_some_and(|pool| pg.seed < pool.pg_num));
     }
 }
 
@@ -107,8 +123,8 @@ impl<K: Kv> Mon<K> {
     }
 
     pub(crate) fn handle_osd_beacon(&mut self, now: Now, beacon: &OsdBeacon) {
-        self.osds.beacons.insert(beacon.osd, now.mono);
-        self.osds.last_epoch_clean.insert(beacon.osd, beacon.min_last_epoch_clean);
+        let Some(state) = self.state.as_ref() else { return };
+        self.osds.note_beacon(now.mono, beacon, &state.osdmap.map);
     }
 
     pub(crate) fn handle_mark_me_down(&mut self, now: Now, session: SessionId, tid: u64, request: &OsdMarkMeDown) {

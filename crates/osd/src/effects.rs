@@ -136,6 +136,8 @@ pub(crate) struct Shared {
     pub stats_seq: u64,
     /// In the map, as ourselves: peering may start.
     pub booted: bool,
+    /// The first epoch in which the map had us up with the store that we have; `UNBORN` before.
+    pub born: Epoch,
     pub next_txc: u64,
     pub next_read: u64,
     pub next_op: u64,

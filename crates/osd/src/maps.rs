@@ -15,11 +15,14 @@ use types::msg::mon::MOsdMap;
 use types::{Epoch, Errno, Utime};
 use uuid::Uuid;
 
-/// Maps kept on disk (`mon_min_osdmap_epochs`: what monitors keep at least).
-const KEEP: u32 = 500;
+/// Maps dropped at a time, at least.
+const TRIM_MIN: u32 = 10;
 /// Maps in one message at most (`osd_map_message_max`).
 const SHARE_MAX: u32 = 40;
 const RANGE_ROW: &[u8] = b"maps";
+const BORN_ROW: &[u8] = b"born";
+/// Of a store that no map has had up yet.
+pub(crate) const UNBORN: Epoch = Epoch(u32::MAX);
 const FULL_ROW: u8 = b'f';
 const INCREMENTAL_ROW: u8 = b'n';
 
@@ -101,9 +104,9 @@ impl Maps {
             self.newest = Arc::new(map);
             taken.push(self.newest.clone());
         }
-        let forget = self.trimmed_to.0.min(self.range.newest.0.saturating_sub(KEEP));
-        if forget > self.range.oldest.0 + KEEP / 10 {
-            self.forget(&mut txn, Epoch(forget));
+        let forget = self.trimmed_to.min(self.range.newest);
+        if forget.0 >= self.range.oldest.0 + TRIM_MIN {
+            self.forget(&mut txn, forget);
         }
         txn.coll_set(RANGE_ROW, denc::to_bytes(&self.range, 0));
         (taken, txn)
@@ -190,6 +193,16 @@ fn row(disk: &mut dyn Disk, kind: u8, epoch: Epoch) -> Option<Bytes> {
 
 fn full(disk: &mut dyn Disk, epoch: Epoch) -> Option<OsdMap> {
     row(disk, FULL_ROW, epoch).and_then(|raw| denc::from_bytes(&raw).ok())
+}
+
+/// The epoch from which on a store has been in use. Older ones do not say: they are taken to have been from the beginning.
+pub(crate) fn born(disk: &mut dyn Disk) -> Result<Epoch, Errno> {
+    let raw = disk.coll_get(META_COLL, BORN_ROW)?;
+    raw.map_or(Ok(Epoch(0)), |raw| denc::from_bytes(&raw).map_err(|_| Errno::EIO))
+}
+
+pub(crate) fn put_born(txn: &mut Transaction, born: Epoch) {
+    txn.coll_set(BORN_ROW, denc::to_bytes(&born, 0));
 }
 
 /// Every map of a store that is not mounted: the full one, and the step that led to it where it was kept.

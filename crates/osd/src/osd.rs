@@ -7,7 +7,7 @@ use crate::disk::Disk;
 use crate::effects::{Cx, Durable, Effect, Peer, PgStep, SessionId, Shared, TxcRoute};
 use crate::heartbeat::Heartbeats;
 use crate::lease::Leases;
-use crate::maps::Maps;
+use crate::maps::{self, Maps};
 use crate::ops::{self, Fetched, Limits};
 use crate::perf::Perf;
 use crate::pg::{ClientOp, Mapping, OpSource, Pg, Walk, advance_all};
@@ -98,6 +98,7 @@ impl Osd {
             history: Default::default(),
             stats_seq: 0,
             booted: false,
+            born: maps::born(disk).map_err(LoadError::Store)?,
             next_txc: 0,
             next_read: 0,
             next_op: 0,
@@ -156,6 +157,8 @@ impl Osd {
         if !disk.collections().iter().any(|(c, _)| *c == META_COLL) {
             let mut txn = Transaction::new(META_COLL);
             txn.create_coll(0);
+            self.sh.born = maps::UNBORN;
+            maps::put_born(&mut txn, self.sh.born);
             Cx { now, disk, sh: &mut self.sh, fx }.submit(txn);
         }
         self.catch_up(now, disk, fx);
@@ -343,7 +346,8 @@ impl Osd {
                 (Some(pg), _) => pg.handle_peer(&mut cx, m),
                 // We hold nothing of it.
                 (None, PgBody::Query) => {
-                    cx.send_pg(m.osd, m.pgid, m.round, PgBody::Info(PeerInfo::default()), Durable::Now);
+                    let info = PeerInfo { born: cx.sh.born, ..PeerInfo::default() };
+                    cx.send_pg(m.osd, m.pgid, m.round, PgBody::Info(info), Durable::Now);
                 }
                 (None, PgBody::Pull { object, .. }) => {
                     let body = PgBody::PullFailed { object: object.clone() };
@@ -406,6 +410,7 @@ impl Osd {
         self.sh.leases.handle_map(self.sh.map.epoch);
         let was_booted = self.sh.booted;
         self.sh.booted = self.map_knows_us();
+        self.note_birth(now, disk, fx);
         let since: BTreeMap<PgId, Epoch> = self.pgs.iter().map(|(id, pg)| (*id, pg.walk.since)).collect();
         let mut old = before.clone();
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
@@ -440,6 +445,17 @@ impl Osd {
         self.wake_waiting(now, disk, fx);
     }
 
+    /// The first map that has us up begins our store's life. That is durable before anything of a PG is.
+    fn note_birth(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        if !self.sh.booted || self.sh.born != maps::UNBORN {
+            return;
+        }
+        self.sh.born = self.maps.newest.info(self.sh.whoami).map(|i| i.up_from).unwrap_or_default();
+        let mut txn = Transaction::new(META_COLL);
+        maps::put_born(&mut txn, self.sh.born);
+        Cx { now, disk, sh: &mut self.sh, fx }.submit(txn);
+    }
+
     fn map_knows_us(&self) -> bool {
         let (map, me) = (&self.maps.newest, self.sh.whoami);
         map.is_up(me) && map.addrs(me).is_some_and(|a| a.msgr2() == self.config.addrs.msgr2())
@@ -464,8 +480,9 @@ impl Osd {
                 let Some(mapping) = Mapping::of_ancestor(m, *id) else { continue };
                 match (walks.get_mut(id), old.as_ref()) {
                     (Some(walk), Some(old)) => walk.step(old, m.epoch, mapping),
-                    _ => {
-                        walks.insert(*id, Walk::start(m, mapping));
+                    (_, old) => {
+                        let cut = old.is_none() && m.epoch > Epoch(1);
+                        walks.insert(*id, Walk::start(m, mapping, cut));
                     }
                 }
             }

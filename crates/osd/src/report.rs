@@ -162,8 +162,10 @@ impl Osd {
     }
 
     pub(crate) fn send_beacon(&self, fx: &mut Vec<Effect>) {
-        let clean = self.pgs.values().map(|pg| pg.history.last_epoch_clean).min().unwrap_or(self.maps.epoch());
-        let msg = OsdBeacon { osd: self.sh.whoami, epoch: self.maps.epoch(), min_last_epoch_clean: clean };
+        let (osd, epoch) = (self.sh.whoami, self.maps.epoch());
+        let primaries = self.pgs.iter().filter(|(_, pg)| pg.is_primary(osd));
+        let last_epoch_clean = primaries.map(|(id, pg)| (*id, pg.last_epoch_clean(epoch))).collect();
+        let msg = OsdBeacon { osd, epoch, last_epoch_clean };
         fx.push(Effect::Send { to: Peer::Mon, tid: 0, msg: msg.into() });
     }
 

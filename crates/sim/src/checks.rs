@@ -3,7 +3,9 @@
 use crate::cluster::{Cluster, Plan};
 use crate::host::HostId;
 use rand::Rng;
+use serde_json::Value;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 use std::time::Duration;
 use store::{ReadFlags, ReadId, Store, StoreConfig, StoreEvent};
 use types::HObject;
@@ -45,9 +47,27 @@ pub fn soon(cluster: &mut Cluster, mut holds: impl FnMut(&mut Cluster) -> bool) 
     false
 }
 
+/// A scrub may be under way, but none may have found anything that is still there.
 pub fn is_clean(cluster: &mut Cluster, pg: &str) -> bool {
-    // A scrub may be under way.
-    is_said(cluster, pg, r#""active+clean"#)
+    states(cluster, pg).any(|state| is_clean_state(&state["state"]))
+}
+
+fn is_clean_state(state: &Value) -> bool {
+    state.as_str().is_some_and(|s| s.starts_with("active+clean") && !s.contains("inconsistent"))
+}
+
+/// What every OSD says of a PG, as far as it can be read.
+fn states(cluster: &mut Cluster, pg: &str) -> impl Iterator<Item = Value> + use<> {
+    let parsed = |reply: Vec<u8>| serde_json::from_slice(reply.get(reply.iter().position(|b| *b == b'{')?..)?).ok();
+    ask_about(cluster, pg).into_iter().filter_map(parsed)
+}
+
+/// Who acts for each PG, by the word of a primary that has it clean.
+pub fn acting(cluster: &mut Cluster) -> BTreeMap<String, Vec<usize>> {
+    let osds = |query: Value| query["acting"].as_array().into_iter().flatten().filter_map(Value::as_u64).map(|o| o as usize).collect();
+    let pgs: Vec<String> = (0..cluster.pgs).map(|pg| format!("1.{pg:x}")).collect();
+    let mut clean = |pg: &str| states(cluster, pg).find(|query| is_clean_state(&query["state"]));
+    pgs.into_iter().filter_map(|pg| clean(&pg).map(|query| (pg, osds(query)))).collect()
 }
 
 /// True if somebody answers that of a PG.
@@ -57,13 +77,11 @@ pub fn is_said(cluster: &mut Cluster, pg: &str, what: &str) -> bool {
 
 /// True if a PG's primary serves, with an acting set without that OSD.
 pub fn serves_without(cluster: &mut Cluster, pg: &str, osd: i64) -> bool {
-    let said = |reply: &[u8]| -> Option<bool> {
-        let at = reply.iter().position(|b| *b == b'{')?;
-        let query: serde_json::Value = serde_json::from_slice(reply.get(at..)?).ok()?;
-        let acting = query.get("acting")?.as_array()?;
-        Some(query.get("state")?.as_str()?.starts_with("active") && acting.iter().all(|o| o.as_i64() != Some(osd)))
+    let said = |query: Value| -> Option<bool> {
+        let acting = query["acting"].as_array()?;
+        Some(query["state"].as_str()?.starts_with("active") && acting.iter().all(|o| o.as_i64() != Some(osd)))
     };
-    ask_about(cluster, pg).iter().any(|reply| said(reply) == Some(true))
+    states(cluster, pg).any(|query| said(query) == Some(true))
 }
 
 /// What every OSD says of a PG.
@@ -121,17 +139,21 @@ pub fn check_stores(cluster: &mut Cluster) {
     }
 }
 
-/// Copies of an object that differ, on whatever disk they are, by blocks. It takes the power from every OSD.
-pub fn compare_copies(cluster: &mut Cluster) {
-    let mut found: BTreeMap<String, BTreeMap<usize, Vec<u32>>> = BTreeMap::new();
+/// A copy of an object: a sum of each block, attribute and omap row.
+type Sums = BTreeMap<String, u32>;
+
+/// Copies of an object that differ, on whatever disk they are, and those that are not there. It ends every OSD.
+pub fn compare_copies(cluster: &mut Cluster, acting: &BTreeMap<String, Vec<usize>>) {
+    let mut found: BTreeMap<(String, HObject), BTreeMap<usize, Sums>> = BTreeMap::new();
     for (n, osd) in cluster.osds.clone().into_iter().enumerate() {
         cluster.sim.crash(osd, false);
         let disk = cluster.sim.disk(osd);
         let info = store::probe(&disk.kv()).expect("readable").expect("formatted");
         let mut s = Store::mount(disk.dev(), disk.kv(), StoreConfig::default(), info.fsid, info.whoami).expect("mounts");
         for (coll, _) in s.collections() {
-            for object in s.list(coll, &HObject::min(), &HObject::max(), 1000).map(|(o, _)| o).unwrap_or_default() {
-                s.read(ReadId(1), coll, &object, 0, 1 << 20, ReadFlags::default());
+            for object in s.list(coll, &HObject::min(), &HObject::max(), usize::MAX).expect("a list").0 {
+                let size = s.stat(coll, &object).expect("an object").size;
+                s.read(ReadId(1), coll, &object, 0, size, ReadFlags::default());
                 let data = loop {
                     match s.poll_event() {
                         Some(StoreEvent::ReadDone { result, .. }) => break result,
@@ -140,21 +162,30 @@ pub fn compare_copies(cluster: &mut Cluster) {
                     }
                 };
                 let data = data.map(|d| d.data.contiguous().to_vec()).unwrap_or_default();
-                let blocks = data.chunks(4096).map(crc32c_of).collect();
-                found.entry(format!("{coll} {:?}", object.name)).or_default().insert(n, blocks);
+                let blocks = data.chunks(4096).enumerate().map(|(block, data)| (format!("block {block}"), sum(data)));
+                let attrs = s.getattrs(coll, &object).expect("attributes").into_iter().map(|(name, value)| (format!("attribute {name}"), sum(&value)));
+                let omap = s.omap_list(coll, &object, Bound::Unbounded, usize::MAX).expect("an omap").into_iter();
+                let omap = omap.map(|(key, value)| (format!("omap {key}"), sum(&value)));
+                let header = s.omap_get_header(coll, &object).map(|h| ("omap header".to_owned(), sum(&h))).expect("a header");
+                let sums = blocks.chain(attrs).chain(omap).chain([header]).collect();
+                found.entry((coll.pg.to_string(), object)).or_default().insert(n, sums);
             }
         }
     }
-    for (object, copies) in found {
-        let mut all = copies.values();
+    for ((pg, object), copies) in found {
+        let (name, mut all) = (&object.name, copies.values());
         let first = all.next();
         if all.any(|c| Some(c) != first) {
-            cluster.model.borrow_mut().fault(format!("copies of {object} differ: {copies:x?}"));
+            cluster.model.borrow_mut().fault(format!("copies of {name} in {pg} differ: {copies:x?}"));
+        }
+        let without: Vec<&usize> = acting.get(&pg).into_iter().flatten().filter(|osd| !copies.contains_key(osd)).collect();
+        if !without.is_empty() {
+            cluster.model.borrow_mut().fault(format!("{name} is in {pg}, but not on {without:?}"));
         }
     }
 }
 
-fn crc32c_of(data: &[u8]) -> u32 {
+fn sum(data: &[u8]) -> u32 {
     data.iter().fold(0u32, |h, b| h.rotate_left(5) ^ u32::from(*b).wrapping_mul(0x9e37_79b9))
 }
 

@@ -45,6 +45,8 @@ pub struct Plan {
     pub log_dups_tracked: u64,
     /// `mon_osd_down_out_interval`, seconds: short ones move data.
     pub out_after_s: u32,
+    /// `mon_min_osdmap_epochs`: with few, those who come late lack maps.
+    pub map_epochs: u32,
     /// `osd_recovery_max_active`: with few, objects are missing for long.
     pub recovery_max: u32,
     /// PGs are deep-scrubbed that often, in seconds, and what is found is repaired; 0: never.
@@ -70,6 +72,7 @@ impl Default for Plan {
             log_entries_max: 100,
             log_dups_tracked: 3000,
             out_after_s: 600,
+            map_epochs: 500,
             recovery_max: 0,
             scrub_s: 0,
             scan_min: 64,
@@ -416,7 +419,8 @@ impl Node<SimWorld> for Removed {
 }
 
 fn add_mon(sim: &mut Sim, name: &str, plan: &Plan) -> HostId {
-    let options = BTreeMap::from([("mon_osd_down_out_interval".to_owned(), plan.out_after_s.to_string())]);
+    let options = [("mon_osd_down_out_interval", plan.out_after_s), ("mon_min_osdmap_epochs", plan.map_epochs)];
+    let options: BTreeMap<String, String> = options.into_iter().map(|(name, value)| (name.to_owned(), value.to_string())).collect();
     let name = name.to_owned();
     sim.add(&format!("mon.{name}"), MON_PORT, DISK_BYTES, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
         let env = mon::Env {

@@ -43,8 +43,9 @@ pub enum Fault {
     Operator { command: String },
     /// The pool gets more placement groups or fewer, and so many of them places of their own.
     PgNum { pg_num: u32, pgp_num: u32 },
-    /// With everything clean and well an OSD's disk is replaced by an empty one, as the manual says.
-    ReplaceDisk { osd: usize },
+    /// With everything clean and well disks of OSDs, of one fewer than there are copies at most, are replaced by empty ones, and they come
+    /// back under their old names; the others may come later than they do, by so many nanoseconds.
+    ReplaceDisks { osds: Vec<usize>, late: Vec<usize>, by: u64 },
     /// With everything clean and well blocks of a disk go bad, and scrubs repair them.
     Rot { osd: usize, pages: usize },
     /// With everything clean and well reads of one disk fail.
@@ -83,7 +84,7 @@ impl Fault {
             Fault::Clock { .. } => "clock jump",
             Fault::Operator { .. } => "out, in, reweight",
             Fault::PgNum { .. } => "PGs split or merged",
-            Fault::ReplaceDisk { .. } => "disk replaced",
+            Fault::ReplaceDisks { .. } => "disks replaced",
             Fault::Rot { .. } => "rot",
             Fault::ReadErrors { .. } => "read errors",
             Fault::MonJoins => "monitor joins",
@@ -180,6 +181,7 @@ fn plan(rng: &mut ChaCha8Rng, fills: bool) -> Plan {
         log_entries_max: [500, 60, 40, 5][rng.random_range(0..4)],
         log_dups_tracked: [3000, 3000, 400][rng.random_range(0..3)],
         out_after_s: [20, 600][rng.random_range(0..2)],
+        map_epochs: [500, 3][rng.random_range(0..2)],
         recovery_max: [1, 0][rng.random_range(0..2)],
         max_backfills: [1, 3][rng.random_range(0..2)],
         scrub_s,
@@ -210,7 +212,7 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
             _ if peace && !beyond && peaceful < 2 && plan.scrub_s > 0 && rng.random_ratio(1, 8) => {
                 peaceful += 1;
                 match rng.random_range(0..3) {
-                    0 => Fault::ReplaceDisk { osd },
+                    0 => replace_disks(rng, plan),
                     1 => Fault::Rot { osd, pages: rng.random_range(1..40) },
                     _ => Fault::ReadErrors { osd, reads: rng.random_range(1..20) },
                 }
@@ -253,6 +255,13 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
 fn room(rng: &mut ChaCha8Rng, daemons: usize) -> Fault {
     let late = if rng.random() { some(rng, daemons) } else { Vec::new() };
     Fault::Room { late, by: rng.random_range(10 * SECOND..60 * SECOND) }
+}
+
+fn replace_disks(rng: &mut ChaCha8Rng, plan: &Plan) -> Fault {
+    let mut osds = some(rng, plan.osds);
+    osds.truncate(plan.size as usize - 1);
+    let late = if rng.random() { (0..plan.osds).filter(|osd| !osds.contains(osd)).collect() } else { Vec::new() };
+    Fault::ReplaceDisks { osds, late, by: rng.random_range(10 * SECOND..60 * SECOND) }
 }
 
 fn beyond_redundancy(rng: &mut ChaCha8Rng, plan: &Plan, may_go: usize) -> Fault {

@@ -257,7 +257,7 @@ impl Trial {
                 self.cluster.set_pgs(*pg_num, *pgp_num);
                 return false;
             }
-            Fault::ReplaceDisk { osd } => return self.in_peace(|t| t.replace_disk(*osd)),
+            Fault::ReplaceDisks { osds, late, by } => return self.in_peace(|t| t.replace_disks(osds, late, *by)),
             Fault::Rot { osd, pages } => return self.in_peace(|t| checks::rot(&mut t.cluster, t.hosts[*osd], *pages)),
             Fault::ReadErrors { osd, reads } => return self.in_peace(|t| t.fail_reads(*osd, *reads)),
             Fault::RotAnyway { osd, pages } => {
@@ -396,14 +396,15 @@ impl Trial {
         false
     }
 
-    /// As the manual says: the OSD is stopped, every PG serves without it, its disk is replaced.
-    fn replace_disk(&mut self, n: usize) {
-        let (osd, pgs) = (self.hosts[n], self.cluster.pgs);
-        self.cluster.sim.crash(osd, true);
-        if checks::soon(&mut self.cluster, |c| (0..pgs).all(|pg| checks::serves_without(c, &format!("1.{pg:x}"), n as i64))) {
-            self.cluster.replace_disk(n);
+    /// Nobody has served without the OSDs when they come back empty, and those who could may not be there yet.
+    fn replace_disks(&mut self, osds: &[usize], late: &[usize], by: u64) {
+        osds.iter().chain(late).for_each(|osd| self.cluster.sim.crash(self.hosts[*osd], true));
+        for osd in osds {
+            self.cluster.replace_disk(*osd);
+            self.cluster.sim.start(self.hosts[*osd]);
         }
-        self.cluster.sim.start(osd);
+        self.advance(by);
+        late.iter().for_each(|osd| self.cluster.sim.start(self.hosts[*osd]));
     }
 
     fn fail_reads(&mut self, osd: usize, reads: usize) {
@@ -528,8 +529,9 @@ impl Trial {
             // Before everybody is started anew.
             checks::examine(&mut self.cluster);
         }
+        let acting = checks::acting(&mut self.cluster);
         checks::check_stores(&mut self.cluster);
-        checks::compare_copies(&mut self.cluster);
+        checks::compare_copies(&mut self.cluster, &acting);
         if self.cluster.model.borrow().faults.is_empty() {
             checks::rot_one_disk(&mut self.cluster, clients + 1, &plan);
         }

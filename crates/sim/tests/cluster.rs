@@ -57,6 +57,7 @@ fn plan(seed: u64) -> Plan {
     let log_entries_max = env("LOG_MAX").map_or(log_entries_max, |n| n as usize);
     let log_dups_tracked = env("DUPS").unwrap_or(log_dups_tracked);
     let out_after_s = [20, 600][seed as usize / 8 % 2];
+    let map_epochs = [3, 500][seed as usize / 2 % 2];
     let mons = env("MONS").map_or([1, 1, 3][seed as usize / 5 % 3], |n| n as usize);
     let recovery_max = [1, 0][(seed as usize / 4 % 2) ^ (seed as usize % 2)];
     // Clusters in which a disk rots are scrubbed.
@@ -70,7 +71,7 @@ fn plan(seed: u64) -> Plan {
         (_, false) => (64 << 20, 110 + 20 * (seed / 6 % 3) as u32),
     };
     let max_backfills = [1, 3][seed as usize / 3 % 2];
-    Plan { max_backfills, disk_bytes, full_per_mille, scan_min, mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, recovery_max, scrub_s }
+    Plan { max_backfills, disk_bytes, full_per_mille, scan_min, mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, map_epochs, recovery_max, scrub_s }
 }
 
 /// How a run ended.
@@ -292,11 +293,12 @@ fn run(seed: u64, rounds: usize) -> Outcome {
     if rounds > 5 && mons_change(seed) {
         wait_for_quorum(&mut cluster, 3);
     }
+    let acting = acting(&mut cluster);
     check_stores(&mut cluster);
     if std::env::var("SEED").is_ok() && !cluster.model.borrow().faults.is_empty() {
         examine(&mut cluster);
     }
-    compare_copies(&mut cluster);
+    compare_copies(&mut cluster, &acting);
     if cluster.model.borrow().faults.is_empty() {
         rot_one_disk(&mut cluster, expected + 1, &plan(seed));
     }
@@ -347,7 +349,8 @@ fn clients_do_not_wait_for_a_recovery_of_many_objects() {
         wait_for_clean(&mut cluster);
         cluster.add_reader();
         assert!(cluster.run_until_finished(7, Duration::from_secs(300)), "seed {seed}");
-        compare_copies(&mut cluster);
+        let acting = acting(&mut cluster);
+        compare_copies(&mut cluster, &acting);
         assert!(cluster.model.borrow().faults.is_empty(), "seed {seed}: {:#?}", cluster.model.borrow().faults);
     }
 }

@@ -13,9 +13,7 @@ use types::{Epoch, Now, OsdId, PoolId, features};
 
 const NAME: &str = "osdmap";
 
-/// Epochs kept at least (`mon_min_osdmap_epochs`).
-const EPOCHS_KEPT: u32 = 500;
-/// Epochs beyond those before any are dropped (`paxos_service_trim_min`).
+/// Epochs that are dropped at a time, at least (`paxos_service_trim_min`); half of those that are kept, if these are fewer.
 const TRIM_MIN: u32 = 250;
 
 /// Steps and full maps kept in memory: an epoch is told to subscribers while it may not be in the kv yet.
@@ -33,6 +31,15 @@ pub struct OsdMapService {
     dirty: bool,
     fulls: VecDeque<(Epoch, Bytes)>,
     steps: VecDeque<(Epoch, Bytes)>,
+}
+
+/// Which epochs are not to be dropped.
+#[derive(Debug, Clone, Copy)]
+pub struct Trim {
+    /// From this one on.
+    pub needed: Epoch,
+    /// So many of the newest (`mon_min_osdmap_epochs`).
+    pub kept: u32,
 }
 
 impl OsdMapService {
@@ -129,9 +136,9 @@ impl OsdMapService {
         txn.put_encoded(NAME, "metadata", &self.metadata);
     }
 
-    /// Publishes the changes as the next epoch, and drops old ones, but none from `needed` on. Panics if the changes do
-    /// not fit the map: that is a mistake of ours.
-    pub fn publish(&mut self, now: Now, needed: Epoch, txn: &mut Txn) {
+    /// Publishes the changes as the next epoch, and drops old ones. Panics if the changes do not fit the map: that is a mistake
+    /// of ours.
+    pub fn publish(&mut self, now: Now, trim: Trim, txn: &mut Txn) {
         if !self.dirty {
             return;
         }
@@ -158,7 +165,7 @@ impl OsdMapService {
         self.keep(full, step, txn);
         self.pending = OsdMapIncremental::new(self.map.fsid, self.map.epoch.next(), now.wall);
         self.dirty = false;
-        self.trim(needed, txn);
+        self.trim(trim, txn);
     }
 
     /// The full map of an epoch made lately.
@@ -186,9 +193,9 @@ impl OsdMapService {
         }
     }
 
-    fn trim(&mut self, needed: Epoch, txn: &mut Txn) {
-        let keep_from = needed.min(Epoch(self.map.epoch.0.saturating_sub(EPOCHS_KEPT)));
-        if keep_from.0 < self.first.0 + TRIM_MIN {
+    fn trim(&mut self, trim: Trim, txn: &mut Txn) {
+        let keep_from = trim.needed.min(Epoch(self.map.epoch.0.saturating_sub(trim.kept)));
+        if keep_from.0 < self.first.0 + TRIM_MIN.min(trim.kept / 2).max(1) {
             return;
         }
         for kind in ["full", "inc"] {

@@ -11,11 +11,12 @@ mod three;
 use lab::{ADMIN, Lab, addrs};
 use mon::SessionId;
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use types::msg::Message;
-use types::msg::internal::{FailureKind, MgrBeacon, MgrDigest, OsdFailure, OsdMarkMeDown};
+use types::msg::internal::{FailureKind, MgrBeacon, MgrDigest, OsdBeacon, OsdFailure, OsdMarkMeDown};
 use types::pg::{OsdStat, PoolDigest};
-use types::{Epoch, OsdId};
+use types::{Epoch, OsdId, PgId, PoolId};
 
 const OPTIONS: &[(&str, &str)] = &[("mon_allow_pool_delete", "true"), ("osd_pool_default_size", "3"), ("osd_pool_default_pg_autoscale_mode", "off")];
 
@@ -101,6 +102,48 @@ fn the_same_inputs_give_the_same_effects() {
         lab.trace
     };
     assert_eq!(run(), run());
+}
+
+/// Epochs that monitors still have, when `beacon` was heard of three OSDs in epoch 60 of about 120.
+fn epochs_kept(beacon: impl Fn(i32, Epoch, &mut BTreeMap<PgId, Epoch>) -> bool) -> u32 {
+    let options = [OPTIONS, &[("mon_min_osdmap_epochs", "20")]].concat();
+    let mut lab = Lab::new(&options);
+    let sessions: Vec<SessionId> = (0..3).map(|i| lab.add_osd(i)).collect();
+    lab.ok(json!({"prefix": "osd pool create", "pool": "p", "pg_num": 4}));
+    let epochs = |lab: &mut Lab, until: u64| {
+        while lab.json(json!({"prefix": "osd stat"}))["epoch"].as_u64().unwrap() < until {
+            lab.ok(json!({"prefix": "osd set", "key": "noout"}));
+            lab.ok(json!({"prefix": "osd unset", "key": "noout"}));
+        }
+    };
+    epochs(&mut lab, 60);
+    for (osd, session) in (0..).zip(sessions) {
+        let epoch = Epoch(60);
+        let mut last_epoch_clean: BTreeMap<PgId, Epoch> = (0..4).filter(|seed| seed % 3 == osd as u32).map(|seed| (PgId { pool: PoolId(1), seed }, epoch)).collect();
+        if beacon(osd, epoch, &mut last_epoch_clean) {
+            lab.say(session, OsdBeacon { osd: OsdId(osd), epoch, last_epoch_clean });
+        }
+    }
+    epochs(&mut lab, 120);
+    lab.subscribe(ADMIN, "osdmap", 0, 0);
+    let map = lab.mail.iter().find_map(|(_, _, m)| if let Message::MOsdMap(m) = m { Some(m.clone()) } else { None }).expect("a map");
+    map.newest.0 - map.oldest.0 + 1
+}
+
+#[test]
+fn maps_are_dropped_as_soon_as_nobody_needs_them() {
+    assert!((60..75).contains(&epochs_kept(|_, _, _| true)));
+    let unclean = |_: i32, epoch: Epoch, pgs: &mut BTreeMap<PgId, Epoch>| {
+        pgs.entry(PgId { pool: PoolId(1), seed: 2 }).and_modify(|clean| *clean = Epoch(epoch.0 - 30));
+        true
+    };
+    assert!((90..105).contains(&epochs_kept(unclean)), "a placement group was last clean long ago");
+    assert!(epochs_kept(|osd, _, _| osd != 1) >= 120, "nobody knows what an OSD has");
+    let silent = |_: i32, _: Epoch, pgs: &mut BTreeMap<PgId, Epoch>| {
+        pgs.remove(&PgId { pool: PoolId(1), seed: 3 });
+        true
+    };
+    assert!(epochs_kept(silent) >= 120, "nobody knows of a placement group");
 }
 
 #[test]

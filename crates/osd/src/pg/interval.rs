@@ -63,18 +63,6 @@ pub struct Interval {
     pub maybe_rw: bool,
 }
 
-impl Interval {
-    /// The interval that began in `first` and ended with `map`, its last.
-    pub fn closed(first: Epoch, map: &OsdMap, mapping: &Mapping) -> Self {
-        let thru = map.info(mapping.primary).is_some_and(|i| i.up_from <= first && i.up_thru >= first);
-        Interval {
-            first,
-            last: map.epoch,
-            acting: mapping.acting.clone(),
-            maybe_rw: thru && mapping.acting.len() >= usize::from(mapping.min_size),
-        }
-    }
-}
 
 /// Walks maps in order and keeps the intervals of one PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -86,18 +74,33 @@ pub struct Walk {
     pub primary_since: Epoch,
     pub past: Vec<Interval>,
     pub mapping: Mapping,
+    /// Maps from before the current interval are not known: it may have begun earlier, and been written, whatever `up_thru` says.
+    pub cut: bool,
 }
 
 impl Walk {
-    /// Starts with the first map that has the PG.
-    pub fn start(map: &OsdMap, mapping: Mapping) -> Self {
-        Walk { created: map.epoch, since: map.epoch, primary_since: map.epoch, past: Vec::new(), mapping }
+    /// Starts with the first map that has the PG; `cut` if it is the first map there is, and not the first of all.
+    pub fn start(map: &OsdMap, mapping: Mapping, cut: bool) -> Self {
+        Walk { created: map.epoch, since: map.epoch, primary_since: map.epoch, past: Vec::new(), mapping, cut }
     }
 
-    /// Goes from `old` to the next map.
+    /// The current interval, if `map` was its last.
+    pub fn closed(&self, map: &OsdMap) -> Interval {
+        let (m, first) = (&self.mapping, self.since);
+        let thru = map.info(m.primary).is_some_and(|i| i.up_from <= first && i.up_thru >= first);
+        let maybe_rw = (thru || self.cut) && m.acting.len() >= usize::from(m.min_size);
+        Interval { first, last: map.epoch, acting: m.acting.clone(), maybe_rw }
+    }
+
+    /// Goes from `old` to the next map. Where maps between them are gone, what happened there is not known: neither how the
+    /// old interval went on nor how the new one began. It does not matter, for monitors drop maps only from before a
+    /// PG was last clean: whoever had everything then is in the mapping that comes next.
     pub fn step(&mut self, old: &OsdMap, epoch: Epoch, mapping: Mapping) {
+        let gap = epoch != old.epoch.next();
+        self.cut |= gap;
         if mapping != self.mapping {
-            self.past.push(Interval::closed(self.since, old, &self.mapping));
+            self.past.push(self.closed(old));
+            self.cut = gap;
             self.since = epoch;
             if mapping.primary != self.mapping.primary {
                 self.primary_since = epoch;

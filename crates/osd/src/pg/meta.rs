@@ -22,7 +22,7 @@ const PAGE: usize = 1000;
 
 /// The row `i`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[denc(v = 3, compat = 1)]
+#[denc(v = 4, compat = 1)]
 struct Meta {
     last_epoch_started: Epoch,
     history: PeerHistory,
@@ -50,6 +50,9 @@ struct Meta {
     backfilled: i64,
     #[denc(since = 3)]
     premerge: bool,
+    /// `Walk::cut`.
+    #[denc(since = 4)]
+    cut: bool,
 }
 
 /// The key of an object's row among the missing.
@@ -91,6 +94,7 @@ impl Pg {
             last_backfill: self.last_backfill.clone(),
             backfilled: self.backfilled,
             premerge: m.premerge,
+            cut: self.walk.cut,
         };
         txn.coll_set(META_ROW, denc::to_bytes(&meta, 0));
     }
@@ -171,6 +175,7 @@ impl Meta {
             // An OSD that starts becomes primary anew.
             primary_since: self.since,
             past: self.past.clone(),
+            cut: self.cut,
             mapping: Mapping {
                 up: self.up.clone(),
                 up_primary: self.up_primary,

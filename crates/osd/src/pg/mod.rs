@@ -384,6 +384,7 @@ impl Pg {
             totals: self.totals,
             remembers_from: self.log.remembers_from(),
             promised: self.promised(cx),
+            born: cx.sh.born,
         }
     }
 

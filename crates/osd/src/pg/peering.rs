@@ -178,7 +178,8 @@ impl Pg {
         self.history.last_epoch_started = self.history.last_epoch_started.max(newest);
         self.history.last_epoch_clean = self.history.last_epoch_clean.max(clean);
         self.learn_scrubs(scrubs.unwrap_or_default());
-        let blocked_by = self.blocked_by(&cx.sh.map, newest);
+        let Stage::Peering(p) = &self.stage else { return };
+        let blocked_by = self.blocked_by(&cx.sh.map, p, newest);
         let Stage::Peering(p) = &mut self.stage else { return };
         if !blocked_by.is_empty() {
             p.step = Step::Down { blocked_by };
@@ -211,11 +212,15 @@ impl Pg {
         self.ask_acting(cx, want);
     }
 
-    /// Intervals none of whose members is up name those members.
-    fn blocked_by(&self, map: &OsdMap, started: Epoch) -> BTreeSet<OsdId> {
-        let survives = |i: &Interval, o: &OsdId| map.is_up(*o) || lost_at(map, *o) >= i.first && lost_at(map, *o) > Epoch(0);
-        let dead = self.rw_intervals(started).filter(|i| !i.acting.iter().any(|o| survives(i, o)));
-        dead.flat_map(|i| i.acting.iter().copied()).collect()
+    /// Intervals of which no member is up with the store that it had then name those members.
+    fn blocked_by(&self, map: &OsdMap, p: &Peering, started: Epoch) -> BTreeSet<OsdId> {
+        let is_here = |i: &Interval, o: &OsdId| map.is_up(*o) && p.infos.get(o).is_some_and(|info| info.born <= i.first);
+        let is_lost = |i: &Interval, o: &OsdId| lost_at(map, *o) >= i.first && lost_at(map, *o) > Epoch(0);
+        let dead = self.rw_intervals(started).filter(|i| !i.acting.iter().any(|o| is_here(i, o) || is_lost(i, o)));
+        let members: BTreeSet<OsdId> = dead.flat_map(|i| i.acting.iter().copied()).collect();
+        // Those that are away come first: one that is up with an empty disk has nothing more to say.
+        let away: BTreeSet<OsdId> = members.iter().filter(|o| !map.is_up(**o)).copied().collect();
+        if away.is_empty() { members } else { away }
     }
 
     /// Clients are told to hold back.

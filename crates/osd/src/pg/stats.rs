@@ -92,6 +92,11 @@ impl Pg {
         state
     }
 
+    /// The newest epoch up to `now` in which the PG is known to have been clean.
+    pub fn last_epoch_clean(&self, now: Epoch) -> Epoch {
+        if self.state().has(PgState::CLEAN) { now } else { self.history.last_epoch_clean }
+    }
+
     /// What becomes of objects that acting copies lack.
     fn recovery_state(&self) -> PgState {
         let r = &self.recovery;

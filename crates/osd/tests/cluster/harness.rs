@@ -159,6 +159,11 @@ impl Cluster {
         self.net.remove(&(Peer::Mon, osd));
     }
 
+    /// The monitor drops all maps but the newest.
+    pub fn trim_maps(&mut self) {
+        self.published = self.published.split_off(&self.map.epoch);
+    }
+
     /// Makes the map as it is now the next epoch.
     pub fn publish(&mut self) {
         self.map.epoch = self.map.epoch.next();
@@ -176,7 +181,7 @@ impl Cluster {
             fsid: FSID,
             incremental: BTreeMap::new(),
             full: self.published.clone(),
-            oldest: Epoch(1),
+            oldest: self.published.keys().next().copied().unwrap_or(Epoch(1)),
             newest: self.map.epoch,
             gap_removed_snaps: BTreeMap::new(),
         };

@@ -10,7 +10,7 @@ mod scrub;
 mod split;
 
 use bytes::Bytes;
-use harness::Cluster;
+use harness::{Cluster, POOL};
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use types::{OsdId, PgId};
@@ -869,6 +869,83 @@ fn copies_half_filled_never_serve_alone_and_those_that_are_whole_lose_nothing() 
         c.settle();
         c.invariant_copies_agree();
     }
+}
+
+#[test]
+fn whoever_lacks_maps_does_not_take_what_may_have_been_written_meanwhile_for_unwritten() {
+    for (seed, replaced) in (841..851).zip([false, true].into_iter().cycle()) {
+        let mut c = Cluster::new(seed, 4, 1);
+        c.map.pools.get_mut(&POOL).unwrap().min_size = 1;
+        c.publish();
+        c.settle();
+        assert_eq!(c.write("o", append("old,")).result, 0);
+        let away = c.map.pg_to_up_acting(c.pgs()[0]).acting[0];
+        c.crash(away);
+        c.map.osd_weight[away.0 as usize] = 0;
+        c.settle();
+        assert_eq!(c.write("o", append("new")).result, 0);
+        // In the interval that others write in, and whose begin is forgotten then.
+        (0..5).for_each(|_| c.publish());
+        c.trim_maps();
+        c.settle();
+        let others: Vec<OsdId> = (0..4).map(OsdId).filter(|osd| *osd != away).collect();
+        others.iter().for_each(|osd| c.crash(*osd));
+        if replaced {
+            c.replace_disk(away);
+        }
+        c.map.osd_weight[away.0 as usize] = 0x10000;
+        c.publish();
+        c.start(away);
+        let read = c.submit(0, "o", osd_flag::READ, vec![OsdOp::read(0, 0)]);
+        c.run(2000);
+        assert!(c.state(c.pgs()[0]).starts_with("down"), "seed {seed}: {}", c.status());
+        others.iter().for_each(|osd| c.start(*osd));
+        assert_eq!(c.wait(read).ops[0].outdata.contiguous(), "old,new", "seed {seed}");
+        c.settle();
+        c.invariant_copies_agree();
+    }
+}
+
+/// Everybody is down; all but the last come back, with empty disks under their old names.
+fn emptied(seed: u64) -> Cluster {
+    let mut c = Cluster::new(seed, 3, 4);
+    c.settle();
+    (0..20).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0));
+    (0..3).for_each(|osd| c.crash(OsdId(osd)));
+    (0..2).for_each(|osd| c.replace_disk(OsdId(osd)));
+    (0..2).for_each(|osd| c.start(OsdId(osd)));
+    c
+}
+
+#[test]
+fn an_empty_disk_under_an_old_name_does_not_speak_for_what_was_there() {
+    for seed in 830..840 {
+        let mut c = emptied(seed);
+        let reads: Vec<u64> = (0..20).map(|n| c.submit(0, &format!("o{n}"), osd_flag::READ, vec![OsdOp::read(0, 0)])).collect();
+        c.run(3000);
+        // Nor after another restart, when its disk is not empty any more.
+        c.crash(OsdId(0));
+        c.start(OsdId(0));
+        c.run(3000);
+        assert!(c.pgs().iter().all(|pg| c.state(*pg).starts_with("down")), "seed {seed}: {}", c.status());
+        assert!(reads.iter().all(|tid| c.pending[tid].reply.is_none()), "seed {seed}");
+        c.start(OsdId(2));
+        c.settle();
+        reads.iter().for_each(|tid| assert_eq!(c.wait(*tid).ops[0].outdata.contiguous(), "x", "seed {seed}"));
+        c.invariant_copies_agree();
+        // From now on they speak for what is there.
+        c.crash(OsdId(2));
+        assert_eq!(c.read("o1"), b"x");
+    }
+}
+
+#[test]
+fn behind_an_empty_disk_nothing_is_waited_for_that_is_declared_lost() {
+    let mut c = emptied(840);
+    c.run(3000);
+    assert!(c.pgs().iter().all(|pg| c.state(*pg).starts_with("down")), "{}", c.status());
+    c.declare_lost(OsdId(2));
+    assert_eq!(c.call("o1", osd_flag::READ, vec![OsdOp::read(0, 0)]).result, types::Errno::ENOENT.wire());
 }
 
 #[test]

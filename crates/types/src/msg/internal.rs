@@ -59,7 +59,12 @@ message! {
 }
 message! {
     /// An OSD is alive and has maps up to `epoch`.
-    OsdBeacon = 0x7005, v 1, c 1, p 127 { osd: OsdId, epoch: Epoch, min_last_epoch_clean: Epoch, }
+    OsdBeacon = 0x7005, v 2, c 2, p 127 {
+        osd: OsdId,
+        epoch: Epoch,
+        /// The newest epoch in which it knows a PG to have been clean, for each whose primary it is.
+        last_epoch_clean: BTreeMap<PgId, Epoch>,
+    }
 }
 message! {
     /// Primaries ask for another acting set while they backfill; an empty one ends it.

@@ -107,9 +107,9 @@ pub struct PgTotals {
 
 /// What an OSD says of its copy of a PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 4, compat = 4)]
+#[denc(v = 5, compat = 4)]
 pub struct PeerInfo {
-    /// False: it holds nothing of this PG, the rest is blank.
+    /// False: it holds nothing of this PG, the rest is blank but `born`.
     pub exists: bool,
     pub last_update: EVersion,
     pub log_tail: EVersion,
@@ -129,6 +129,9 @@ pub struct PeerInfo {
     pub remembers_from: u64,
     /// How long others that once acted may still be read by what the sender has promised them, in milliseconds.
     pub promised: Vec<(OsdId, u32)>,
+    /// The epoch from which on the sender's store has been in use: of what it held before under the same id nothing is there.
+    #[denc(since = 5)]
+    pub born: Epoch,
 }
 
 impl PeerInfo {
