@@ -1,10 +1,10 @@
 //! What the cluster owes its clients: every acknowledged write, and of every write under way all or nothing.
 //!
-//! Each object has one writer that does one thing at a time. So an object holds what was acknowledged last, or, while a
-//! write is under way, either that or the new content; nothing else, ever.
+//! Each object has one writer. So an object holds what was acknowledged last, or, while writes are under way, that or what the
+//! first of them make of it, in the order in which they were begun; nothing else, ever.
 
 use client::Omap;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,8 +23,8 @@ pub struct Content {
 struct Expected {
     /// `None`: the object is not there.
     acked: Option<Content>,
-    /// What a write under way would make of it.
-    under_way: Option<Option<Content>>,
+    /// What writes under way would make of it, one after the other, with their numbers.
+    under_way: VecDeque<(u64, Option<Content>)>,
     /// Checksums of everything that was ever written, or tried to be, where that may matter.
     versions: BTreeSet<u64>,
     lost: Option<Lost>,
@@ -45,6 +45,8 @@ pub enum Lost {
 #[derive(Debug, Default)]
 pub struct Model {
     objects: BTreeMap<String, Expected>,
+    /// Writes begun.
+    begun: u64,
     /// Writes acknowledged.
     pub writes: u64,
     /// Writes that found no room.
@@ -79,30 +81,39 @@ pub struct Model {
     pub told_at: Option<Arc<AtomicU64>>,
 }
 
+impl Expected {
+    /// The first write under way of which that is true has been done, and all before it.
+    fn is_done(&mut self, which: impl Fn(u64, Option<&Content>) -> bool) {
+        if let Some(at) = self.under_way.iter().position(|(number, content)| which(*number, content.as_ref())) {
+            self.acked = self.under_way.drain(..=at).next_back().and_then(|(_, content)| content);
+        }
+    }
+}
+
 impl Model {
-    /// A write is about to make `content` of the object.
-    pub fn begin(&mut self, name: &str, content: Option<Content>) {
+    /// A write is about to make `content` of the object, when those that are under way have been done. Its number.
+    pub fn begin(&mut self, name: &str, content: Option<Content>) -> u64 {
         let object = self.objects.entry(name.to_owned()).or_default();
         if self.lenient {
             object.versions.insert(checksum(content.as_ref()));
         }
-        object.under_way = Some(content);
+        self.begun += 1;
+        object.under_way.push_back((self.begun, content));
+        self.begun
     }
 
-    /// The write was acknowledged.
-    pub fn acknowledged(&mut self, name: &str) {
-        if let Some(object) = self.objects.get_mut(name)
-            && let Some(content) = object.under_way.take()
-        {
-            object.acked = content;
-            self.writes += 1;
+    /// The write was acknowledged: those before it were done before it.
+    pub fn acknowledged(&mut self, name: &str, write: u64) {
+        self.writes += 1;
+        if let Some(object) = self.objects.get_mut(name) {
+            object.is_done(|number, _| number == write);
         }
     }
 
     /// There was no room for the write: nothing of it may be seen.
     pub fn refused(&mut self, name: &str) {
         if let Some(object) = self.objects.get_mut(name) {
-            object.under_way = None;
+            object.under_way.clear();
             self.refused += 1;
         }
     }
@@ -113,7 +124,7 @@ impl Model {
             return self.fault(what);
         }
         self.failed += 1;
-        if self.objects.get(name).is_some_and(|o| o.under_way.is_some()) {
+        if self.objects.get(name).is_some_and(|o| !o.under_way.is_empty()) {
             self.given_up.insert(name.to_owned());
         }
     }
@@ -124,7 +135,7 @@ impl Model {
         self.lost += 1;
         self.given_up.insert(name.to_owned());
         object.lost = match (object.lost, lost) {
-            _ if object.under_way.is_some() => Some(Lost::Unknown),
+            _ if !object.under_way.is_empty() => Some(Lost::Unknown),
             (None, lost) => Some(lost),
             // Of an older one nothing may be left now.
             (Some(Lost::Deleted), Lost::Older) => Some(Lost::Older),
@@ -150,7 +161,7 @@ impl Model {
         let before = self.ended.len();
         self.ended.retain(|name| !name.starts_with(prefix));
         self.finished -= before - self.ended.len();
-        let abandoned = self.objects.iter().filter(|(name, o)| name.starts_with(prefix) && o.under_way.is_some());
+        let abandoned = self.objects.iter().filter(|(name, o)| name.starts_with(prefix) && !o.under_way.is_empty());
         self.given_up.extend(abandoned.map(|(name, _)| name.clone()));
     }
 
@@ -182,7 +193,7 @@ impl Model {
         self.reads += 1;
         self.tell(|| format!("read {name}: {}", told(found).map_or("absent".into(), |c| format!("{} bytes, crc {:08x}", c.0, c.1))));
         let object = self.objects.get(name).cloned().unwrap_or_default();
-        let allowed = std::iter::once(&object.acked).chain(&object.under_way);
+        let allowed = std::iter::once(&object.acked).chain(object.under_way.iter().map(|(_, content)| content));
         let may_be = match object.lost {
             None => false,
             Some(Lost::Unknown) => true,
@@ -192,7 +203,7 @@ impl Model {
         if may_be {
             self.absent += u64::from(object.acked.is_some() && found.is_none());
             self.older += u64::from(object.acked.as_ref() != found && found.is_some());
-            if let Some(object) = self.objects.get_mut(name).filter(|o| self.settled && o.under_way.is_none()) {
+            if let Some(object) = self.objects.get_mut(name).filter(|o| self.settled && o.under_way.is_empty()) {
                 (object.acked, object.lost) = (found.cloned(), None);
             }
         } else if !allowed.into_iter().any(|content| content.as_ref() == found) {
@@ -203,7 +214,8 @@ impl Model {
                 keys_that_differ("xattrs", &expected.xattrs, &got.xattrs),
                 keys_that_differ("omap keys", &expected.omap, &got.omap),
             ];
-            let (acked, under_way) = (told(object.acked.as_ref()), object.under_way.map(|c| told(c.as_ref())));
+            let under_way: Vec<_> = object.under_way.iter().map(|(_, content)| told(content.as_ref())).collect();
+            let acked = told(object.acked.as_ref());
             let (found, lost) = (told(found), object.lost);
             self.faults.push(format!(
                 "{name} holds {found:?}, acknowledged {acked:?}, under way {under_way:?}, lost {lost:?}; {}",
@@ -213,7 +225,7 @@ impl Model {
             && let Some(object) = self.objects.get_mut(name)
         {
             // Nobody was told that it is so; but who has seen it must not see it undone.
-            object.acked = object.under_way.take().flatten();
+            object.is_done(|_, content| content == found);
         }
     }
 
@@ -258,10 +270,10 @@ mod tests {
     fn a_lost_acknowledged_write_is_a_fault_and_an_unfinished_one_is_not() {
         let holds = |b: u8| Content { data: vec![b], ..Content::default() };
         let mut m = Model::default();
-        m.begin("a", Some(holds(1)));
+        let n = m.begin("a", Some(holds(1)));
         m.check("a", None);
         m.check("a", Some(&holds(1)));
-        m.acknowledged("a");
+        m.acknowledged("a", n);
         assert!(m.faults.is_empty());
         m.begin("a", Some(holds(4)));
         m.refused("a");
@@ -275,11 +287,29 @@ mod tests {
     }
 
     #[test]
+    fn of_writes_under_way_at_once_the_first_are_done_first() {
+        let holds = |b: u8| Content { data: vec![b], ..Content::default() };
+        let mut m = Model::default();
+        let numbers: Vec<u64> = (1..5).map(|b| m.begin("a", Some(holds(b)))).collect();
+        m.check("a", Some(&holds(2)));
+        m.check("a", Some(&holds(4)));
+        assert!(m.faults.is_empty(), "{:?}", m.faults);
+        m.check("a", Some(&holds(3)));
+        assert_eq!(m.faults.len(), 1, "what was seen is not undone");
+        numbers.into_iter().for_each(|n| m.acknowledged("a", n));
+        m.check("a", Some(&holds(4)));
+        let [_, second] = [5, 6].map(|b| m.begin("a", Some(holds(b))));
+        m.acknowledged("a", second);
+        m.check("a", Some(&holds(5)));
+        assert_eq!(m.faults.len(), 2, "the later was acknowledged");
+    }
+
+    #[test]
     fn what_a_killed_writer_was_writing_may_become_so_late_and_is_not_undone() {
         let holds = |b: u8| Content { data: vec![b], ..Content::default() };
         let mut m = Model::default();
-        m.begin("w.0.a", Some(holds(1)));
-        m.acknowledged("w.0.a");
+        let n = m.begin("w.0.a", Some(holds(1)));
+        m.acknowledged("w.0.a", n);
         m.begin("w.0.a", None);
         m.begin("v.0.a", Some(holds(1)));
         m.ended("w.1");
@@ -299,8 +329,8 @@ mod tests {
         let faults = |lost: Lost, under_way: bool, found: Option<Content>| {
             let mut m = Model { lenient: true, ..Model::default() };
             for n in 1..4 {
-                m.begin("a", Some(holds(n)));
-                m.acknowledged("a");
+                let n = m.begin("a", Some(holds(n)));
+                m.acknowledged("a", n);
             }
             if under_way {
                 m.begin("a", Some(holds(4)));
@@ -322,8 +352,8 @@ mod tests {
         let holds = |b: u8| Content { data: vec![b], ..Content::default() };
         let mut m = Model { lenient: true, ..Model::default() };
         for n in 1..4 {
-            m.begin("a", Some(holds(n)));
-            m.acknowledged("a");
+            let n = m.begin("a", Some(holds(n)));
+            m.acknowledged("a", n);
         }
         m.lose_all();
         m.settled = true;

@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 use types::Errno;
 use types::msg::{Op, OsdOp};
@@ -104,6 +105,7 @@ impl Writer {
             (8, Some(content)) => self.cut(pool, object, content).await,
             (9, Some(content)) => self.xattr(pool, object, content).await,
             (10 | 11, Some(content)) => self.omap(pool, object, content).await,
+            (12, Some(content)) if !self.work.full_try => self.burst(pool, object, content).await,
             (_, content) => self.write_full(pool, object, content.unwrap_or_default()).await,
         }
     }
@@ -115,17 +117,17 @@ impl Writer {
         data.into()
     }
 
-    fn begin(&self, object: &str, content: Content) {
-        self.model.borrow_mut().begin(object, Some(content));
+    fn begin(&self, object: &str, content: Option<Content>) -> u64 {
+        self.model.borrow_mut().begin(object, content)
     }
 
     async fn write_full(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
         let len = self.rng.random_range(1..=self.work.bytes_max);
         let data = self.fresh(len);
         content.data = data.to_vec();
-        self.begin(object, content);
+        let write = self.begin(object, Some(content));
         let result = pool.write_full(object.as_bytes(), data).await;
-        self.wrote(object, "write_full", result);
+        self.wrote(object, write, "write_full", result);
     }
 
     async fn overwrite(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
@@ -134,18 +136,48 @@ impl Writer {
         let data = self.fresh(len);
         content.data.resize(content.data.len().max(offset + data.len()), 0);
         content.data[offset..offset + data.len()].copy_from_slice(&data);
-        self.begin(object, content);
+        let write = self.begin(object, Some(content));
         let result = pool.write(object.as_bytes(), offset as u64, data).await;
-        self.wrote(object, "write", result);
+        self.wrote(object, write, "write", result);
     }
 
     async fn append(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
         let len = self.rng.random_range(1..=512);
         let data = self.fresh(len);
         content.data.extend_from_slice(&data);
-        self.begin(object, content);
+        let write = self.begin(object, Some(content));
         let result = pool.append(object.as_bytes(), data).await;
-        self.wrote(object, "append", result);
+        self.wrote(object, write, "append", result);
+    }
+
+    /// Some writes at once, none of which waits for the one before: they happen in this order.
+    async fn burst(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
+        let drawn = |this: &mut Self| {
+            let len = this.rng.random_range(1..=512);
+            (this.fresh(len), this.rng.random_ratio(1, 4))
+        };
+        let pieces: Vec<(Bytes, bool)> = (0..self.rng.random_range(2..=5)).map(|_| drawn(self)).collect();
+        let this = &*self;
+        let write = |(data, full): (Bytes, bool)| {
+            if full {
+                content.data.clear();
+            }
+            content.data.extend_from_slice(&data);
+            let write = this.begin(object, Some(content.clone()));
+            Box::pin(async move {
+                let (what, result) = match full {
+                    true => ("write_full, with others, of", pool.write_full(object.as_bytes(), data).await),
+                    false => ("append, with others, to", pool.append(object.as_bytes(), data).await),
+                };
+                this.wrote(object, write, what, result);
+            })
+        };
+        let mut writes: Vec<_> = pieces.into_iter().map(write).collect();
+        std::future::poll_fn(|cx| {
+            writes.retain_mut(|write| write.as_mut().poll(cx).is_pending());
+            if writes.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await
     }
 
     /// Cuts the object short, makes it longer, or makes a hole in it.
@@ -154,9 +186,9 @@ impl Writer {
         let at = self.rng.random_range(0..=size + 5000);
         if self.rng.random() {
             content.data.resize(at, 0);
-            self.begin(object, content);
+            let write = self.begin(object, Some(content));
             let result = pool.truncate(object.as_bytes(), at as u64).await;
-            return self.wrote(object, "truncate", result);
+            return self.wrote(object, write, "truncate", result);
         }
         let (from, len) = (at.min(size), self.rng.random_range(1..=20_000));
         // Zeros to the end and beyond cut the object short (PrimaryLogPG::do_osd_ops makes a truncate of it).
@@ -164,40 +196,40 @@ impl Writer {
             Some(hole) => hole.fill(0),
             None => content.data.truncate(from),
         }
-        self.begin(object, content);
+        let write = self.begin(object, Some(content));
         let result = pool.zero(object.as_bytes(), from as u64, len as u64).await;
-        self.wrote(object, "zero", result);
+        self.wrote(object, write, "zero", result);
     }
 
     async fn xattr(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
         let name = BString::from(format!("x{}", self.rng.random_range(0..4)).as_str());
         if self.rng.random_ratio(1, 3) && content.xattrs.remove(&name).is_some() {
-            self.begin(object, content);
+            let write = self.begin(object, Some(content));
             let result = pool.rmxattr(object.as_bytes(), &name).await;
-            return self.wrote(object, "rmxattr", result);
+            return self.wrote(object, write, "rmxattr", result);
         }
         let len = self.rng.random_range(0..300);
         let value = self.fresh(len);
         content.xattrs.insert(name.clone(), value.clone());
-        self.begin(object, content);
+        let write = self.begin(object, Some(content));
         let result = pool.setxattr(object.as_bytes(), &name, &value).await;
-        self.wrote(object, "setxattr", result);
+        self.wrote(object, write, "setxattr", result);
     }
 
     async fn omap(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
         match self.rng.random_range(0..8) {
             0 => {
                 content.omap.clear();
-                self.begin(object, content);
+                let write = self.begin(object, Some(content));
                 let result = pool.omap_clear(object.as_bytes()).await;
-                self.wrote(object, "omap_clear", result);
+                self.wrote(object, write, "omap_clear", result);
             }
             1 | 2 => {
                 let gone = content.omap.keys().filter(|_| self.rng.random_ratio(1, 3)).cloned().collect();
                 content.omap.retain(|k, _| !std::collections::BTreeSet::contains(&gone, k));
-                self.begin(object, content);
+                let write = self.begin(object, Some(content));
                 let result = pool.omap_rm_keys(object.as_bytes(), &gone).await;
-                self.wrote(object, "omap_rm_keys", result);
+                self.wrote(object, write, "omap_rm_keys", result);
             }
             _ => {
                 // Sometimes more than one part of a push holds.
@@ -210,24 +242,24 @@ impl Writer {
                     })
                     .collect();
                 content.omap.extend(values.clone());
-                self.begin(object, content);
+                let write = self.begin(object, Some(content));
                 let result = pool.omap_set(object.as_bytes(), &values).await;
-                self.wrote(object, "omap_set", result);
+                self.wrote(object, write, "omap_set", result);
             }
         }
     }
 
     async fn remove(&mut self, pool: &IoCtx, object: &str) {
-        self.model.borrow_mut().begin(object, None);
+        let write = self.begin(object, None);
         let result = pool.remove(object.as_bytes()).await;
-        self.wrote(object, "remove", result);
+        self.wrote(object, write, "remove", result);
     }
 
-    fn wrote(&self, object: &str, what: &str, result: Result<(), Errno>) {
+    fn wrote(&self, object: &str, write: u64, what: &str, result: Result<(), Errno>) {
         let mut model = self.model.borrow_mut();
         model.tell(|| format!("{what} {object}: {}", result.map_or_else(|e| e.to_string(), |()| "acknowledged".into())));
         match result {
-            Ok(()) => model.acknowledged(object),
+            Ok(()) => model.acknowledged(object, write),
             Err(Errno::ENOSPC) if self.work.full_try => model.refused(object),
             Err(errno) => model.failed(object, format!("{what} of {object}: {errno}")),
         }
