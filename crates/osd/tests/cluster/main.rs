@@ -6,6 +6,7 @@ mod leases;
 mod lost;
 mod merge;
 mod no_room;
+mod past;
 mod scrub;
 mod split;
 
