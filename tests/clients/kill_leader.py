@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Of three monitors the one that leads is killed with -9, again and again, while the stock `rados bench` writes, a Python
 client stores objects and another gives commands that change something. No write and no command fails; how long
-both pause is measured. Health names who is missing; started again, all three agree.
+both pause is measured. The manager follows the lead, health names who is missing; started again, all three agree.
 
     kill_leader.py -c DIR/ceph.conf --bin BINARY [--rounds 3]
 """
@@ -81,6 +81,8 @@ def main():
         status = client.json("quorum_status")
         equal(status["quorum_names"], left, "the quorum")
         check(status["quorum_leader_name"] in left, status["quorum_leader_name"])
+        led = lambda: client.json("mgr", "stat")["active_name"] == client.json("quorum_status")["quorum_leader_name"]
+        until(led, "a manager beside the leader", 30)
         health = client.ceph("health", "detail")[0]
         match(r"MON_DOWN: 1/3 mons down, quorum %s" % ",".join(left), health, "health")
         match(r"mon\.%s \(rank \d\) addr \S+ is down \(out of quorum\)" % leader, health, "health")
