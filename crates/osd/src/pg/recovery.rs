@@ -351,14 +351,14 @@ impl Pg {
         self.ask_for_unfound(cx);
     }
 
-    /// True if an operator's flags stop what is being done now.
+    /// True if an operator's flags stop what is being done now: `norecover` stops backfills, too (upstream: OSDService::_recover_now).
     fn is_forbidden(&self, cx: &Cx<'_>) -> bool {
-        let flags = match self.recovery.is_backfill() {
+        let more = match self.recovery.is_backfill() {
             true if !self.is_degraded() => OsdMap::FLAG_NOBACKFILL | OsdMap::FLAG_NOREBALANCE,
             true => OsdMap::FLAG_NOBACKFILL,
-            false => OsdMap::FLAG_NORECOVER,
+            false => 0,
         };
-        cx.sh.map.flags & flags != 0
+        cx.sh.map.flags & (OsdMap::FLAG_NORECOVER | more) != 0
     }
 
     /// True if the PG has fewer whole copies than it should, not only copies in the wrong places.

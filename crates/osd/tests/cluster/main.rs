@@ -1,5 +1,6 @@
 //! Several OSD cores together: replication, peering and recovery under crashes, with every choice made by a seed.
 
+mod flags;
 mod full;
 mod harness;
 mod leases;
