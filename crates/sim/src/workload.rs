@@ -152,19 +152,24 @@ impl Writer {
 
     /// Some writes at once, none of which waits for the one before: they happen in this order.
     async fn burst(&mut self, pool: &IoCtx, object: &str, mut content: Content) {
+        // At one moment, or so far from each other that what the first one meets is over when the next one comes.
+        let apart = Duration::from_millis([0, 3, 30, 300][self.rng.random_range(0..4)]);
         let drawn = |this: &mut Self| {
             let len = this.rng.random_range(1..=512);
             (this.fresh(len), this.rng.random_ratio(1, 4))
         };
         let pieces: Vec<(Bytes, bool)> = (0..self.rng.random_range(2..=5)).map(|_| drawn(self)).collect();
         let this = &*self;
-        let write = |(data, full): (Bytes, bool)| {
+        let write = |(n, (data, full)): (usize, (Bytes, bool))| {
             if full {
                 content.data.clear();
             }
             content.data.extend_from_slice(&data);
             let write = this.begin(object, Some(content.clone()));
             Box::pin(async move {
+                if n > 0 && !apart.is_zero() {
+                    this.clock.sleep(apart * n as u32).await;
+                }
                 let (what, result) = match full {
                     true => ("write_full, with others, of", pool.write_full(object.as_bytes(), data).await),
                     false => ("append, with others, to", pool.append(object.as_bytes(), data).await),
@@ -172,7 +177,7 @@ impl Writer {
                 this.wrote(object, write, what, result);
             })
         };
-        let mut writes: Vec<_> = pieces.into_iter().map(write).collect();
+        let mut writes: Vec<_> = pieces.into_iter().enumerate().map(write).collect();
         std::future::poll_fn(|cx| {
             writes.retain_mut(|write| write.as_mut().poll(cx).is_pending());
             if writes.is_empty() { Poll::Ready(()) } else { Poll::Pending }

@@ -218,10 +218,10 @@ impl Objecter {
     }
 
     /// Marks what the new map sends elsewhere.
-    pub(super) fn retarget_lingers(&mut self, map: &OsdMap) {
+    pub(super) fn retarget_lingers(&mut self, map: &OsdMap, skips: bool) {
         for linger in self.lingers.values_mut().filter(|l| l.registered) {
             let target = target_of(map, &linger.req, &mut self.placed);
-            if target != linger.target {
+            if target != linger.target || skips {
                 linger.target = target;
                 linger.registered = false;
             }

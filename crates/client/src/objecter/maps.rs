@@ -1,6 +1,7 @@
 //! Following the OSD map.
 
 use super::ops::OpReply;
+use super::target::is_paused;
 use super::{Link, Objecter, ObjecterEvent};
 use std::sync::Arc;
 use types::map::{OsdMap, OsdMapIncremental};
@@ -12,9 +13,10 @@ impl Objecter {
     pub(super) fn take_maps(&mut self, link: &mut Link<'_>, m: &MOsdMap) {
         let before = self.map.as_ref().map(|map| map.epoch);
         while let Some(next) = self.next_map(m) {
+            let skips = self.map.as_ref().is_some_and(|have| have.epoch.next() != next.epoch);
             self.map = Some(Arc::new(next));
             // Every epoch counts: an interval may begin and end within one message.
-            self.retarget();
+            self.retarget(skips);
         }
         let now = self.map.as_ref().map(|map| map.epoch);
         let Some(epoch) = now.filter(|_| now != before) else {
@@ -60,18 +62,22 @@ impl Objecter {
         m.full.get(&next).and_then(full_map).or_else(newest_full)
     }
 
-    /// Marks what the new map sends elsewhere.
-    fn retarget(&mut self) {
+    /// Marks what the new map sends elsewhere, and what may have been dropped where it went: by an OSD that knew before us that
+    /// the request was to be held back, and, if there were maps in between that we have not seen, by anybody.
+    /// Upstream: Objecter::handle_osd_map, _scan_requests.
+    fn retarget(&mut self, skips: bool) {
         let Some(map) = self.map.clone() else { return };
         self.placed.clear();
         for op in self.ops.values_mut() {
             let target = super::target::target_of(&map, &op.req, &mut self.placed);
-            if op.target != target {
+            let paused = is_paused(&map, &op.req);
+            if op.target != target || skips || op.halted && !paused {
                 op.sent = false;
             }
+            op.halted = op.sent && paused;
             op.target = target;
         }
-        self.retarget_lingers(&map);
+        self.retarget_lingers(&map, skips);
     }
 
     /// Sends everything that can be sent and was not.

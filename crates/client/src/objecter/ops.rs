@@ -102,6 +102,8 @@ pub(super) struct OpState {
     pub target: Option<Target>,
     /// Waits for nothing but its reply.
     pub sent: bool,
+    /// It was on its way when the map began to forbid it.
+    pub halted: bool,
     /// The session it was last sent on.
     pub osd: Option<OsdId>,
     attempts: i32,
@@ -125,7 +127,7 @@ impl Objecter {
         let tid = self.next_tid();
         let mtime = if req.mtime.is_zero() { link.now.wall } else { req.mtime };
         let op =
-            OpState { req, owner, target: None, sent: false, osd: None, attempts: 0, since: link.now.mono, mtime };
+            OpState { req, owner, target: None, sent: false, halted: false, osd: None, attempts: 0, since: link.now.mono, mtime };
         self.ops.insert(tid, op);
         self.arm_tick(link.now.mono);
         self.advance(link, tid);

@@ -88,6 +88,32 @@ fn a_new_primary_gets_what_the_old_one_did_not_answer() {
 }
 
 #[test]
+fn what_a_full_cluster_may_have_dropped_is_sent_again_when_there_is_room() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let primary = lab.primary_of("o");
+    // The OSD knew before the client that the cluster is full.
+    lab.osds[primary].mood = Mood::Silent;
+    let mut writes: Vec<_> = ["1", "2"].into_iter().map(|text| Box::pin(io.append(b"o", data(text)))).collect();
+    let mut reads = vec![Box::pin(io.read(b"o", 0, 0))];
+    lab.idle(&mut client, &mut writes);
+    lab.idle(&mut client, &mut reads);
+    assert_eq!(lab.osds[primary].seen.len(), 3);
+    lab.osds[primary].mood = Mood::Serve;
+    lab.change_map(|inc| inc.new_flags = Some(OsdMap::FLAG_FULL));
+    lab.idle(&mut client, &mut writes);
+    assert_eq!(lab.osds[primary].seen.len(), 3, "writes wait for room");
+    lab.change_map(|inc| inc.new_flags = Some(0));
+    for write in writes {
+        lab.run(&mut client, write).unwrap();
+    }
+    assert_eq!(lab.osds[primary].seen.len(), 5, "reads were not held back, and are not sent again");
+    assert_eq!(lab.run(&mut client, io.read(b"o", 0, 0)).unwrap(), data("12"));
+}
+
+#[test]
 fn a_map_that_does_not_add_up_is_fetched_whole() {
     let mut lab = Lab::new();
     let (mut client, handle) = lab.client(|_| {});

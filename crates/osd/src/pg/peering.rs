@@ -129,9 +129,10 @@ impl Pg {
         let probe = self.probe_set(cx);
         let Stage::Peering(p) = &self.stage else { return };
         let gone = p.asked.iter().any(|o| !cx.sh.map.is_up(*o) || up_from(old, *o) != up_from(&cx.sh.map, *o));
+        let removed = p.blocked_by().iter().any(|o| !cx.sh.map.exists(*o));
         let lost = p.asked.iter().any(|o| lost_at(old, *o) != lost_at(&cx.sh.map, *o));
         let unsettled = matches!(p.step, Step::GetInfo { .. } | Step::Down { .. } | Step::Incomplete | Step::WaitActing | Step::GetLog | Step::MergeSelf);
-        if (unsettled && (gone || probe != p.asked)) || p.is_stuck() && (lost || any_lost_changed(old, &cx.sh.map)) {
+        if (unsettled && (gone || probe != p.asked)) || p.is_stuck() && (lost || removed || any_lost_changed(old, &cx.sh.map)) {
             self.pushes = Default::default();
             self.start_peering(cx);
         } else if matches!(p.step, Step::WaitUpThru | Step::WaitUnread { .. }) {
@@ -212,11 +213,12 @@ impl Pg {
         self.ask_acting(cx, want);
     }
 
-    /// Intervals of which no member is up with the store that it had then name those members.
+    /// Intervals of which no member is up with the store that it had then name those members. Whoever was declared lost or
+    /// removed from the cluster is not waited for.
     fn blocked_by(&self, map: &OsdMap, p: &Peering, started: Epoch) -> BTreeSet<OsdId> {
         let is_here = |i: &Interval, o: &OsdId| map.is_up(*o) && p.infos.get(o).is_some_and(|info| info.born <= i.first);
-        let is_lost = |i: &Interval, o: &OsdId| lost_at(map, *o) >= i.first && lost_at(map, *o) > Epoch(0);
-        let dead = self.rw_intervals(started).filter(|i| !i.acting.iter().any(|o| is_here(i, o) || is_lost(i, o)));
+        let is_given_up = |i: &Interval, o: &OsdId| !map.exists(*o) || lost_at(map, *o) >= i.first && lost_at(map, *o) > Epoch(0);
+        let dead = self.rw_intervals(started).filter(|i| !i.acting.iter().any(|o| is_here(i, o) || is_given_up(i, o)));
         let members: BTreeSet<OsdId> = dead.flat_map(|i| i.acting.iter().copied()).collect();
         // Those that are away come first: one that is up with an empty disk has nothing more to say.
         let away: BTreeSet<OsdId> = members.iter().filter(|o| !map.is_up(**o)).copied().collect();

@@ -292,6 +292,14 @@ impl Cluster {
         self.publish();
     }
 
+    /// The operator removes a down OSD from the cluster.
+    pub fn purge(&mut self, osd: OsdId) {
+        let n = osd.0 as usize;
+        (self.map.osd_state[n], self.map.osd_weight[n]) = (0, 0);
+        self.map.osd_info[n] = Default::default();
+        self.publish();
+    }
+
     /// An operator wants an OSD's PGs scrubbed.
     pub fn order_scrub(&mut self, osd: OsdId, deep: bool, repair: bool) {
         let order = types::msg::internal::OsdScrub { pgs: self.pgs(), deep, repair };

@@ -44,6 +44,22 @@ fn of_every_interval_that_may_have_been_written_one_member_has_to_be_there() {
 }
 
 #[test]
+fn who_is_removed_from_the_cluster_is_not_waited_for() {
+    let (mut c, [a, b, third]) = of_three(1060);
+    assert_eq!(c.write("o", append("all,")).result, 0);
+    c.crash(a);
+    c.crash(b);
+    assert_eq!(c.write("o", append("one")).result, 0);
+    c.crash(third);
+    c.start(a);
+    c.start(b);
+    c.until_state(c.pgs()[0], "down");
+    c.purge(third);
+    assert_eq!(c.read("o"), b"all,");
+    assert_eq!(c.write("o", append("more")).result, 0);
+}
+
+#[test]
 fn an_interval_whose_primary_never_was_seen_alive_in_it_is_not_waited_for() {
     for seed in 1010..1020 {
         let (mut c, [a, b, third]) = of_three(seed);
