@@ -105,7 +105,8 @@ impl Maps {
             taken.push(self.newest.clone());
         }
         let forget = self.trimmed_to.min(self.range.newest);
-        if forget.0 >= self.range.oldest.0 + TRIM_MIN {
+        // Without a new map the transaction is not submitted.
+        if !taken.is_empty() && forget.0 >= self.range.oldest.0 + TRIM_MIN {
             self.forget(&mut txn, forget);
         }
         txn.coll_set(RANGE_ROW, denc::to_bytes(&self.range, 0));

@@ -74,19 +74,21 @@ pub struct Walk {
     pub primary_since: Epoch,
     pub past: Vec<Interval>,
     pub mapping: Mapping,
-    /// Maps from before the current interval are not known: it may have begun earlier, and been written, whatever `up_thru` says.
+    /// The first epoch of the current interval that is known: `since`, or where maps go on after a gap.
+    pub first: Epoch,
+    /// Maps from before `first` are not known: the interval may have begun earlier, and been written, whatever `up_thru` says.
     pub cut: bool,
 }
 
 impl Walk {
     /// Starts with the first map that has the PG; `cut` if it is the first map there is, and not the first of all.
     pub fn start(map: &OsdMap, mapping: Mapping, cut: bool) -> Self {
-        Walk { created: map.epoch, since: map.epoch, primary_since: map.epoch, past: Vec::new(), mapping, cut }
+        Walk { created: map.epoch, since: map.epoch, primary_since: map.epoch, past: Vec::new(), mapping, first: map.epoch, cut }
     }
 
     /// The current interval, if `map` was its last.
     pub fn closed(&self, map: &OsdMap) -> Interval {
-        let (m, first) = (&self.mapping, self.since);
+        let (m, first) = (&self.mapping, self.first);
         let thru = map.info(m.primary).is_some_and(|i| i.up_from <= first && i.up_thru >= first);
         let maybe_rw = (thru || self.cut) && m.acting.len() >= usize::from(m.min_size);
         Interval { first, last: map.epoch, acting: m.acting.clone(), maybe_rw }
@@ -97,15 +99,89 @@ impl Walk {
     /// PG was last clean: whoever had everything then is in the mapping that comes next.
     pub fn step(&mut self, old: &OsdMap, epoch: Epoch, mapping: Mapping) {
         let gap = epoch != old.epoch.next();
-        self.cut |= gap;
-        if mapping != self.mapping {
+        if mapping != self.mapping || gap {
+            self.cut |= gap;
             self.past.push(self.closed(old));
-            self.cut = gap;
+            (self.first, self.cut) = (epoch, gap);
+        }
+        if mapping != self.mapping {
             self.since = epoch;
             if mapping.primary != self.mapping.primary {
                 self.primary_since = epoch;
             }
             self.mapping = mapping;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::Utime;
+
+    /// A map in which all of three OSDs are up from epoch 5 on, and were seen alive in `up_thru`.
+    fn map(epoch: u32, up_thru: u32) -> OsdMap {
+        let mut map = OsdMap::new(uuid::Uuid::nil(), Utime::ZERO);
+        map.set_max_osd(3);
+        map.epoch = Epoch(epoch);
+        map.osd_info.iter_mut().for_each(|i| (i.up_from, i.up_thru) = (Epoch(5), Epoch(up_thru)));
+        map
+    }
+
+    fn mapping() -> Mapping {
+        let osds = vec![OsdId(0), OsdId(1)];
+        Mapping { up: osds.clone(), up_primary: OsdId(0), acting: osds, primary: OsdId(0), size: 3, min_size: 2, bits: 4, premerge: false }
+    }
+
+    fn walk() -> Walk {
+        Walk::start(&map(10, 10), mapping(), false)
+    }
+
+    #[test]
+    fn whatever_matters_to_clients_or_peers_begins_an_interval() {
+        let changes: [fn(&mut Mapping); 8] = [
+            |m| m.up.push(OsdId(2)),
+            |m| m.up_primary = OsdId(1),
+            |m| m.acting.reverse(),
+            |m| m.primary = OsdId(1),
+            |m| m.size = 2,
+            |m| m.min_size = 1,
+            |m| m.bits = 5,
+            |m| m.premerge = true,
+        ];
+        for (n, change) in changes.into_iter().enumerate() {
+            let (mut walk, mut next) = (walk(), mapping());
+            walk.step(&map(10, 10), Epoch(11), mapping());
+            assert_eq!((walk.since, walk.past.len()), (Epoch(10), 0), "nothing has changed");
+            change(&mut next);
+            walk.step(&map(11, 10), Epoch(12), next.clone());
+            assert_eq!((walk.since, walk.first, walk.cut, &walk.mapping), (Epoch(12), Epoch(12), false, &next), "{n}");
+            let past = Interval { first: Epoch(10), last: Epoch(11), acting: mapping().acting, maybe_rw: true };
+            assert_eq!(walk.past, [past], "{n}");
+            assert_eq!(walk.primary_since, if next.primary == OsdId(0) { Epoch(10) } else { Epoch(12) });
+        }
+    }
+
+    #[test]
+    fn an_interval_may_have_been_written_if_its_primary_was_seen_alive_in_it_with_enough_others() {
+        assert!(walk().closed(&map(20, 10)).maybe_rw);
+        assert!(!walk().closed(&map(20, 9)).maybe_rw, "it was not seen alive in it");
+        let mut booted = map(20, 20);
+        booted.osd_info[0].up_from = Epoch(12);
+        assert!(!walk().closed(&booted).maybe_rw, "it is another life of its");
+        let alone = Mapping { acting: vec![OsdId(0)], ..mapping() };
+        assert!(!Walk { mapping: alone, ..walk() }.closed(&map(20, 10)).maybe_rw, "too few");
+    }
+
+    #[test]
+    fn what_lies_in_a_gap_may_have_been_written() {
+        let mut walk = walk();
+        walk.step(&map(12, 9), Epoch(50), mapping());
+        assert_eq!((walk.since, walk.first, walk.cut), (Epoch(10), Epoch(50), true), "for peers it is the same interval");
+        walk.step(&map(60, 9), Epoch(61), Mapping { size: 2, ..mapping() });
+        let span = |i: &Interval| (i.first.0, i.last.0, i.maybe_rw);
+        assert_eq!(walk.past.iter().map(span).collect::<Vec<_>>(), [(10, 12, true), (50, 60, true)]);
+        walk.step(&map(61, 9), Epoch(62), mapping());
+        assert_eq!(walk.past.last().map(span), Some((61, 61, false)), "this one is known");
     }
 }

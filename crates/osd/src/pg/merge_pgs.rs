@@ -141,7 +141,7 @@ fn merge(cx: &mut Cx<'_>, id: PgId, target: Option<Pg>, sources: Vec<Pg>, old: &
 
 /// A copy of the target where there was none.
 fn stand_in(id: PgId, source: &Pg, old: &OsdMap, new: &OsdMap) -> Option<Pg> {
-    let mut walk = Walk { mapping: Mapping::of(new, id)?, ..source.walk.clone() };
+    let mut walk = Walk { mapping: Mapping::of(new, id)?, first: new.epoch, cut: false, ..source.walk.clone() };
     walk.past.push(source.walk.closed(old));
     let mut pg = Pg::new(id, walk);
     pg.last_epoch_started = source.last_epoch_started;

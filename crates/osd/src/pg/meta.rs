@@ -50,7 +50,9 @@ struct Meta {
     backfilled: i64,
     #[denc(since = 3)]
     premerge: bool,
-    /// `Walk::cut`.
+    /// `Walk::first`; 0, from before there was such: `since`.
+    #[denc(since = 4)]
+    first: Epoch,
     #[denc(since = 4)]
     cut: bool,
 }
@@ -94,6 +96,7 @@ impl Pg {
             last_backfill: self.last_backfill.clone(),
             backfilled: self.backfilled,
             premerge: m.premerge,
+            first: self.walk.first,
             cut: self.walk.cut,
         };
         txn.coll_set(META_ROW, denc::to_bytes(&meta, 0));
@@ -175,6 +178,7 @@ impl Meta {
             // An OSD that starts becomes primary anew.
             primary_since: self.since,
             past: self.past.clone(),
+            first: self.first.max(self.since),
             cut: self.cut,
             mapping: Mapping {
                 up: self.up.clone(),

@@ -104,6 +104,8 @@ pub(crate) struct Pg {
     pub figures: PgFigures,
     /// Rows not yet stored since the last `store_meta`.
     exists_on_disk: bool,
+    /// Maps were missing on the way: that is to be remembered, also if nothing else has changed.
+    meets_gap: bool,
     queue: Queue,
     running: BTreeMap<u64, Running>,
     repops: RepOps,
@@ -155,6 +157,7 @@ impl Pg {
             round: 0,
             figures: PgFigures::default(),
             exists_on_disk: false,
+            meets_gap: false,
             queue: Queue::default(),
             running: BTreeMap::new(),
             repops: RepOps::default(),
@@ -183,7 +186,9 @@ impl Pg {
             return;
         }
         if let Some(mapping) = Mapping::of(new, self.id) {
+            let first = self.walk.first;
             self.walk.step(old, new.epoch, mapping);
+            self.meets_gap |= self.walk.cut && self.walk.first != first;
         }
     }
 
@@ -193,6 +198,9 @@ impl Pg {
         let is_gone = cx.sh.map.pool_by_id(self.id.pool).is_none();
         if !is_gone && Mapping::of(&cx.sh.map, self.id).is_none() {
             return tracing::error!(pg = %self.id, epoch = %cx.sh.map.epoch, "there is no such PG");
+        }
+        if std::mem::take(&mut self.meets_gap) && self.exists_on_disk {
+            self.store_meta(cx);
         }
         if matches!(self.stage, Stage::Removing) {
             if !is_gone && self.walk.mapping.involves(cx.sh.whoami) {

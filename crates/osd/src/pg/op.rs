@@ -192,7 +192,7 @@ impl Pg {
             notify_id,
             watch_connected: &connected,
         };
-        let prior = stored.as_ref().map(|i| i.version).unwrap_or_default();
+        let prior = stored.as_ref().map(|i| (i.version, i.user_version)).unwrap_or_default();
         match ops::execute(env, &op.msg.ops, stored, op.msg.has_flag(osd_flag::RETURNVEC)) {
             Outcome::NeedReads(keys) => self.start_reads(cx, op, keys),
             Outcome::NeedCopy(source) => self.start_copy(cx, op, source),
@@ -249,15 +249,16 @@ impl Pg {
         self.running.get_mut(&id).map(|r| &mut r.op)
     }
 
-    fn finish(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan, prior: EVersion) {
+    /// `prior` is the object's version and its user version before.
+    fn finish(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan, prior: (EVersion, u64)) {
         if plan.watch.iter().any(|w| matches!(w, WatchAction::Notify { .. })) {
             cx.sh.next_notify = cx.sh.next_notify.wrapping_add(1);
         }
         if plan.mutation.is_empty() {
-            return self.finish_without_change(cx, op, plan);
+            return self.finish_without_change(cx, op, plan, prior.1);
         }
         match super::full::judge(cx, self, &op, &plan) {
-            Verdict::Go => self.finish_write(cx, op, plan, prior),
+            Verdict::Go => self.finish_write(cx, op, plan, prior.0),
             Verdict::Fail(e) => self.refuse(cx, op, e),
             // The client holds back until the map says there is room, then sends again.
             Verdict::Drop => self.queue.leave(&op.object, op.access),
@@ -265,15 +266,15 @@ impl Pg {
         }
     }
 
-    fn finish_without_change(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan) {
+    fn finish_without_change(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan, prior_user: u64) {
         if plan.result >= 0 {
             self.figures.sums.num_rd += 1;
             self.figures.sums.num_rd_kb += plan.bytes_read.div_ceil(1024) as i64;
         }
-        let user_version = if plan.exists { plan.info.user_version } else { self.last_user_version };
-        if op.access.writes && !is_watch(&op) && op.reqid != ReqId::default() {
-            return self.log_answer(cx, op, plan, user_version);
+        if is_remembered(&op, &plan, cx.sh.limits.write_reply_max) {
+            return self.log_answer(cx, op, plan, prior_user);
         }
+        let user_version = if plan.exists { plan.info.user_version } else { self.last_user_version };
         let sender = Sender { source: op.source, origin: op.origin, user_version: plan.info.user_version };
         self.apply_watch_actions(cx, &sender, &op.object, plan.watch);
         let version = if plan.exists { EVersion::default() } else { self.log.head() };
@@ -284,11 +285,17 @@ impl Pg {
 
     /// A write that failed, or found nothing to change, is logged like one that did something: sent again later, when
     /// the object is another, it is answered the same. Upstream: PrimaryLogPG::record_write_error.
-    fn log_answer(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan, user_version: u64) {
+    fn log_answer(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan, prior_user: u64) {
         let version = self.next_version(cx);
-        let told = if plan.exists { version } else { self.log.head() };
-        let entry = log_entry(&op, &plan, LogOp::Error, version, EVersion::default(), user_version);
-        let reply = self.reply(cx, &op, plan.result, plan.results, told, user_version);
+        let (told, user_version) = match plan.result == Errno::ENOENT.wire() {
+            true => (self.log.head(), self.last_user_version),
+            false => (version, prior_user),
+        };
+        let mut entry = log_entry(&op, &plan, LogOp::Error, version, EVersion::default(), user_version);
+        // Of a failure that it was one is enough: logs are no place for what was read on the way.
+        entry.op_returns.iter_mut().filter(|r| r.output.len() > cx.sh.limits.write_reply_max).for_each(|r| r.output.clear());
+        let mut reply = self.reply(cx, &op, plan.result, plan.results, told, user_version);
+        reply.msg.flags |= osd_flag::ACK;
         let watch = watch_of(&op, user_version, plan.watch);
         let (mutation, totals) = (Mutation::default(), self.totals);
         self.submit(cx, Write { entry, mutation, totals, answer: Some((reply, op)), watch });
@@ -462,6 +469,14 @@ impl Pg {
         let listings = self.recovery.listings.iter().map(|op| (op, "waiting for missing object"));
         waiting.chain(queued).chain(running).chain(listings)
     }
+}
+
+/// True if the answer to what changed nothing is logged: not that of a watch, which is run again, nor one with more data than a
+/// duplicate could be told.
+fn is_remembered(op: &ClientOp, plan: &Plan, most: usize) -> bool {
+    let most = if op.msg.has_flag(osd_flag::RETURNVEC) { most } else { 0 };
+    let tellable = plan.result < 0 || plan.results.iter().all(|r| r.outdata.len() <= most);
+    op.access.writes && !is_watch(op) && op.reqid != ReqId::default() && tellable
 }
 
 fn watch_of(op: &ClientOp, user_version: u64, actions: Vec<WatchAction>) -> Option<(Sender, Vec<WatchAction>)> {

@@ -315,6 +315,22 @@ fn a_write_that_failed_fails_again_when_it_is_sent_again() {
 }
 
 #[test]
+fn of_what_a_write_that_changed_nothing_has_read_little_is_remembered() {
+    let mut c = Cluster::new(12, 3, 1);
+    c.settle();
+    assert_eq!(c.write("o", append(&"x".repeat(100_000))).result, 0);
+    let mut twice = |last: OsdOp| {
+        let tid = c.submit(0, "o", osd_flag::WRITE | osd_flag::READ | osd_flag::RETURNVEC, vec![OsdOp::read(0, 0), last]);
+        let (op, first) = (c.pending[&tid].op.clone(), c.wait(tid));
+        let again = c.repeat(&op);
+        assert_eq!(first.result, again.result);
+        (first.result, [first, again].map(|reply| reply.ops[0].outdata.len()))
+    };
+    assert_eq!(twice(OsdOp::create(true)), (-17, [100_000, 0]), "logs do not keep what was read on the way");
+    assert_eq!(twice(OsdOp::zero(200_000, 10)), (0, [100_000, 100_000]), "what succeeded is done again if its answer is long");
+}
+
+#[test]
 fn a_write_that_found_nothing_to_do_does_nothing_when_it_is_sent_again() {
     changes_nothing_and_never_will(false, OsdOp::truncate(3), 0, append("abcdef").remove(0));
 }
