@@ -345,6 +345,19 @@ mod tests {
     }
 
     #[test]
+    fn an_interval_that_only_an_incomplete_copy_knows_of_decides_nothing() {
+        let half = PeerInfo { last_backfill: types::HObject::min(), ..info(4, 12) };
+        assert_eq!(choose(&[(0, half), (1, info(3, 9))], 3), Some(1));
+    }
+
+    #[test]
+    fn of_equal_heads_the_longer_log_wins() {
+        let short = PeerInfo { log_tail: EVersion { epoch: Epoch(2), version: 5 }, ..info(3, 9) };
+        let long = PeerInfo { log_tail: EVersion { epoch: Epoch(2), version: 4 }, ..info(3, 9) };
+        assert_eq!(choose(&[(0, short), (1, long)], 3), Some(1));
+    }
+
+    #[test]
     fn a_new_pg_begins_with_what_everybody_has_nothing() {
         assert_eq!(choose(&[(0, info(0, 0)), (1, PeerInfo::default())], 0), Some(0));
     }

@@ -749,8 +749,12 @@ impl Cluster {
     /// The names of what an OSD stores of a PG.
     pub fn stored(&mut self, osd: OsdId, pg: PgId) -> Vec<String> {
         let Some((_, store)) = self.daemons[osd.0 as usize].running.as_mut() else { return Vec::new() };
-        let (objects, _) = store.list(ShardPgId::whole(pg), &HObject::min(), &HObject::max(), usize::MAX).unwrap();
-        objects.into_iter().map(|o| o.name.to_string()).collect()
+        match store.list(ShardPgId::whole(pg), &HObject::min(), &HObject::max(), usize::MAX) {
+            Ok((objects, _)) => objects.into_iter().map(|o| o.name.to_string()).collect(),
+            // Nothing of it at all.
+            Err(Errno::ENOENT) => Vec::new(),
+            Err(e) => panic!("{osd}: {e}"),
+        }
     }
 
     pub fn run(&mut self, steps: usize) {
@@ -846,7 +850,8 @@ fn bits(map: &OsdMap, pg: PgId) -> u32 {
     (0..32).find(|bits| (0..n).filter(|seed| *seed % (1 << bits) == pg.seed % (1 << bits)).count() == 1).unwrap_or(32)
 }
 
-fn session(n: u64) -> SessionInfo {
+/// A client, as OSDs know it.
+pub fn session(n: u64) -> SessionInfo {
     SessionInfo {
         name: EntityName::new(EntityKind::CLIENT, "admin"),
         inst: EntityInst { kind: EntityKind::CLIENT, num: 100 + n as i64 },

@@ -2,10 +2,10 @@
 //!
 //! Upstream: doc/dev/peering.rst; doc/dev/osd_internals/log_based_pg.rst.
 
-use crate::append;
-use crate::harness::{Cluster, POOL};
+use crate::harness::{Cluster, POOL, session};
+use crate::{append, overrun_log};
 use rand::Rng;
-use types::OsdId;
+use types::{Errno, OsdId, Utime};
 use types::msg::OsdOp;
 use types::msg::osd::osd_flag;
 
@@ -111,4 +111,218 @@ fn what_only_a_primary_wrote_that_others_left_behind_is_undone() {
         assert!(c.read("new").is_empty(), "seed {seed}");
         assert_eq!(c.scrub(true, false), "deep-scrub ok");
     }
+}
+
+/// `survivor` is all that is left of everything, with what was on its disk.
+fn only(c: &mut Cluster, survivor: OsdId) {
+    let others: Vec<OsdId> = (0..3).map(OsdId).filter(|osd| *osd != survivor).collect();
+    (0..3).for_each(|osd| c.crash(OsdId(osd)));
+    others.into_iter().for_each(|osd| c.declare_lost(osd));
+    c.start(survivor);
+}
+
+#[test]
+fn what_is_acknowledged_is_on_every_disk() {
+    for seed in 1070..1100 {
+        let (mut c, acting) = of_three(seed);
+        let survivor = acting[seed as usize % 3];
+        (0..5).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0));
+        only(&mut c, survivor);
+        (0..5).for_each(|n| assert_eq!(c.read(&format!("o{n}")), b"x", "o{n} on {survivor}, seed {seed}"));
+    }
+}
+
+#[test]
+fn what_is_clean_is_on_every_disk() {
+    for seed in 1100..1140 {
+        let (mut c, [.., third]) = of_three(seed);
+        c.crash(third);
+        if seed % 2 == 0 {
+            overrun_log(&mut c);
+        }
+        (0..20).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0));
+        c.start(third);
+        while c.state(c.pgs()[0]) != "active+clean" {
+            c.step();
+        }
+        only(&mut c, third);
+        (0..20).for_each(|n| assert_eq!(c.read(&format!("o{n}")), b"x", "o{n}, seed {seed}"));
+    }
+}
+
+#[test]
+fn what_an_interval_that_is_over_has_sent_is_not_heard_any_more() {
+    for seed in 1140..1160 {
+        let (mut c, [primary, b, third]) = of_three(seed);
+        assert_eq!(c.write("o", append("x")).result, 0);
+        // Its writes are on their way to the others when these go on without it.
+        c.cut_off(primary);
+        let late = c.submit(1, "o", osd_flag::WRITE, append("late"));
+        c.run(100);
+        c.pending.remove(&late);
+        c.call_down(primary);
+        assert_eq!(c.write("o", append("y")).result, 0, "seed {seed}: {b} and {third} go on");
+        c.rejoin(primary);
+        c.settle();
+        c.invariant_copies_agree();
+        assert_eq!(c.read("o"), b"xy", "seed {seed}");
+    }
+}
+
+#[test]
+fn a_replica_drops_what_it_alone_knows_of_as_a_primary_does() {
+    for seed in 1160..1180 {
+        let (mut c, [a, b, third]) = of_three(seed);
+        (0..4).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0));
+        c.cut_off(third);
+        let delete = OsdOp::from(types::msg::Op::Delete);
+        let ops = [("o0", append("lost")), ("o1", vec![delete]), ("new", append("lost"))];
+        let tids: Vec<u64> = ops.into_iter().map(|(name, ops)| c.submit(1, name, osd_flag::WRITE, ops)).collect();
+        c.run(400);
+        assert!(tids.iter().all(|tid| c.pending.remove(tid).unwrap().reply.is_none()), "the third has not answered");
+        c.crash(a);
+        c.crash(b);
+        c.rejoin(third);
+        assert_eq!(c.write("o0", append("y")).result, 0, "seed {seed}");
+        c.start(b);
+        c.start(a);
+        c.settle();
+        c.invariant_copies_agree();
+        let contents: Vec<Vec<u8>> = ["o0", "o1", "new"].iter().map(|name| c.read(name)).collect();
+        assert_eq!(contents, [&b"xy"[..], b"x", b""], "seed {seed}");
+    }
+}
+
+#[test]
+fn logs_are_not_trimmed_beyond_what_all_have() {
+    let mut c = Cluster::new(1180, 3, 1);
+    let all: Vec<OsdId> = (0..3).map(OsdId).collect();
+    // From the next start on.
+    c.log_entries_max = 5;
+    for osd in all {
+        c.crash(osd);
+        c.start(osd);
+        c.settle();
+    }
+    (0..30).for_each(|n| assert_eq!(c.write(&format!("o{}", n % 3), append("x")).result, 0));
+    let [primary, .., third]: [OsdId; 3] = c.map.pg_to_up_acting(c.pgs()[0]).acting.try_into().unwrap();
+    let tail = |c: &Cluster| c.line(primary).split_once('[').unwrap().1.split_once("..").unwrap().0.to_owned();
+    let before = tail(&c);
+    assert_ne!(before, "0'0", "it is trimmed at all: {}", c.line(primary));
+    c.cut_off(third);
+    let tids: Vec<u64> = (0..40).map(|n| c.submit(1, &format!("o{}", n % 3), osd_flag::WRITE, append("y"))).collect();
+    c.run(600);
+    assert!(tids.iter().all(|tid| c.pending[tid].reply.is_none()));
+    let committed = 30 + 1;
+    let number = |tail: &str| tail.split_once('\'').unwrap().1.parse::<u64>().unwrap();
+    assert!(number(&tail(&c)) < committed, "{}", c.line(primary));
+    c.rejoin(third);
+    tids.into_iter().for_each(|tid| assert_eq!(c.wait(tid).result, 0));
+    c.settle();
+    c.invariant_copies_agree();
+}
+
+#[test]
+fn an_older_interval_does_not_matter_once_a_newer_one_is_known_to_have_all_of_it() {
+    for seed in 1190..1200 {
+        let (mut c, [a, b, third]) = of_three(seed);
+        assert_eq!(c.write("o", append("all,")).result, 0);
+        c.crash(a);
+        c.crash(b);
+        assert_eq!(c.write("o", append("one")).result, 0);
+        c.start(b);
+        // The first to have it gives it to another, and goes; the one who comes back knows of neither.
+        c.until_state(c.pgs()[0], "active");
+        while c.read("o") != b"all,one" || c.line(b).contains("missing 1") {
+            c.step();
+        }
+        c.run(2000);
+        c.crash(third);
+        c.start(a);
+        assert_eq!(c.read("o"), b"all,one", "seed {seed}");
+    }
+}
+
+#[test]
+fn an_interval_with_too_few_to_be_written_is_not_waited_for() {
+    for seed in 1200..1210 {
+        let mut c = Cluster::new(seed, 3, 1);
+        c.settle();
+        let [a, b, third]: [OsdId; 3] = c.map.pg_to_up_acting(c.pgs()[0]).acting.try_into().unwrap();
+        assert_eq!(c.write("o", append("all")).result, 0);
+        c.crash(a);
+        c.crash(b);
+        c.until_state(c.pgs()[0], "peered");
+        c.crash(third);
+        c.start(a);
+        c.start(b);
+        assert_eq!(c.write("o", append(",more")).result, 0, "seed {seed}");
+        assert_eq!(c.read("o"), b"all,more");
+    }
+}
+
+#[test]
+fn requests_keep_their_order_over_an_interval_with_the_same_primary() {
+    for seed in 1210..1250 {
+        let (mut c, [primary, b, third]) = of_three(seed);
+        let tids: Vec<u64> = (0..6).map(|n| c.submit(1, "o", osd_flag::WRITE, append(&format!("{n},")))).collect();
+        let steps = c.rng.random_range(0..40);
+        c.run(steps);
+        c.crash(if seed % 2 == 0 { b } else { third });
+        tids.into_iter().for_each(|tid| assert_eq!(c.wait(tid).result, 0));
+        assert_eq!(c.read("o"), b"0,1,2,3,4,5,", "seed {seed}, of {primary}");
+    }
+}
+
+#[test]
+fn a_copy_that_was_away_while_its_pg_moved_is_deleted_when_it_is_back() {
+    for seed in 1250..1255 {
+        let mut c = Cluster::new(seed, 4, 1);
+        c.settle();
+        (0..10).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0));
+        let pg = c.pgs()[0];
+        let stray = c.map.pg_to_up_acting(pg).acting[1];
+        c.crash(stray);
+        c.map.osd_weight[stray.0 as usize] = 0;
+        c.publish();
+        c.settle();
+        c.start(stray);
+        assert_eq!(c.stored(stray, pg).len(), 10);
+        c.run(200);
+        c.settle();
+        c.run(2000);
+        assert!(c.stored(stray, pg).is_empty(), "seed {seed}: {}", c.status());
+    }
+}
+
+#[test]
+fn a_pool_that_is_removed_is_deleted_everywhere_also_by_who_restarts_meanwhile() {
+    let (mut c, [a, b, third]) = of_three(1260);
+    (0..100).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0));
+    let pg = c.pgs()[0];
+    c.crash(third);
+    c.map.pools.remove(&POOL);
+    c.map.pool_name.remove(&POOL);
+    c.publish();
+    c.run(30);
+    c.crash(b);
+    c.start(b);
+    c.start(third);
+    c.run(3000);
+    for osd in [a, b, third] {
+        assert!(c.stored(osd, pg).is_empty(), "{osd}");
+    }
+}
+
+#[test]
+fn who_is_blocklisted_is_refused() {
+    let (mut c, _) = of_three(1270);
+    assert_eq!(c.write("o", append("x")).result, 0);
+    let until = Utime { sec: 100_000, nsec: 0 };
+    c.map.blocklist.insert(session(1).addr.as_any(), until);
+    c.publish();
+    c.settle();
+    let tid = c.submit(1, "o", osd_flag::WRITE, append("y"));
+    assert_eq!(c.wait(tid).result, Errno::ESHUTDOWN.wire());
+    assert_eq!(c.read("o"), b"x", "others are served");
 }
