@@ -14,7 +14,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::msg::Message;
-use types::msg::internal::{FailureKind, MgrBeacon, MgrDigest, OsdBeacon, OsdFailure, OsdMarkMeDown};
+use types::msg::internal::{FailureKind, MgrBeacon, MgrDigest, OsdAlive, OsdBeacon, OsdFailure, OsdMarkMeDown, PgTempRequest};
 use types::pg::{OsdStat, PoolDigest};
 use types::{Epoch, OsdId, PgId, PoolId};
 
@@ -144,6 +144,53 @@ fn maps_are_dropped_as_soon_as_nobody_needs_them() {
         true
     };
     assert!(epochs_kept(silent) >= 120, "nobody knows of a placement group");
+}
+
+#[test]
+fn up_thru_is_noted_of_who_is_up_and_not_beyond_the_map() {
+    let mut lab = Lab::new(OPTIONS);
+    let sessions: Vec<SessionId> = (0..3).map(|i| lab.add_osd(i)).collect();
+    let up_thru = |lab: &mut Lab, osd: usize| {
+        lab.pass(Duration::from_secs(2));
+        lab.json(json!({"prefix": "osd dump"}))["osds"][osd]["up_thru"].as_u64().unwrap()
+    };
+    let epoch = |lab: &mut Lab| Epoch(lab.json(json!({"prefix": "osd stat"}))["epoch"].as_u64().unwrap() as u32);
+    let alive = |osd: i32, epoch: Epoch, want: Epoch| OsdAlive { osd: OsdId(osd), epoch, want };
+    let now = epoch(&mut lab);
+    lab.say(sessions[0], alive(0, now, now));
+    let noted = up_thru(&mut lab, 0);
+    assert!(noted >= u64::from(now.0) && noted <= u64::from(epoch(&mut lab).0), "{noted}");
+    // An older wish changes nothing, nor does one of who is down or of somebody else.
+    let before = epoch(&mut lab);
+    lab.say(sessions[0], alive(0, now, Epoch(1)));
+    lab.say(sessions[0], alive(1, now, now));
+    assert_eq!((up_thru(&mut lab, 0), up_thru(&mut lab, 1)), (noted, 0));
+    assert_eq!(epoch(&mut lab), before);
+    lab.ok(json!({"prefix": "osd down", "ids": ["2"]}));
+    let now = epoch(&mut lab);
+    lab.say(sessions[2], alive(2, now, now));
+    assert_eq!(up_thru(&mut lab, 2), 0);
+    // What nobody has made yet cannot have been lived in.
+    lab.say(sessions[1], alive(1, now, Epoch(now.0 + 1000)));
+    assert!(up_thru(&mut lab, 1) <= u64::from(epoch(&mut lab).0));
+}
+
+#[test]
+fn an_acting_set_that_is_asked_for_is_granted_and_taken_back() {
+    let mut lab = Lab::new(OPTIONS);
+    let sessions: Vec<SessionId> = (0..3).map(|i| lab.add_osd(i)).collect();
+    lab.ok(json!({"prefix": "osd pool create", "pool": "p", "pg_num": 4}));
+    let mut ask = |seed: u32, osds: &[i32]| {
+        let epoch = Epoch(lab.json(json!({"prefix": "osd stat"}))["epoch"].as_u64().unwrap() as u32);
+        let pg_temp = [(PgId { pool: PoolId(1), seed }, osds.iter().map(|osd| OsdId(*osd)).collect())].into();
+        lab.say(sessions[0], PgTempRequest { osd: OsdId(0), epoch, pg_temp, forced: false });
+        lab.pass(Duration::from_secs(2));
+        lab.json(json!({"prefix": "osd dump"}))["pg_temp"].clone()
+    };
+    assert_eq!(ask(2, &[1, 0]), json!([{"pgid": "1.2", "osds": [1, 0]}]));
+    assert_eq!(ask(3, &[1, 7]), json!([{"pgid": "1.2", "osds": [1, 0]}]), "there is no osd.7");
+    assert_eq!(ask(4, &[1, 0]), json!([{"pgid": "1.2", "osds": [1, 0]}]), "there is no such PG");
+    assert_eq!(ask(2, &[]), json!([]));
 }
 
 #[test]

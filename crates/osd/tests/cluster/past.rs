@@ -33,11 +33,15 @@ fn of_every_interval_that_may_have_been_written_one_member_has_to_be_there() {
         c.start(a);
         c.start(b);
         let read = c.submit(0, "o", osd_flag::READ, vec![OsdOp::read(0, 0)]);
+        let writes = ["x", "y", "z"].map(|text| c.submit(1, "other", osd_flag::WRITE, append(text)));
         c.run(3000);
         assert!(c.state(c.pgs()[0]).starts_with("down"), "seed {seed}: {}", c.status());
         assert!(c.pending[&read].reply.is_none());
+        assert!(c.blocks >= 2, "both clients were told to hold back");
         c.start(third);
         assert_eq!(c.wait(read).ops[0].outdata.contiguous(), "all,two,one");
+        writes.into_iter().for_each(|write| assert_eq!(c.wait(write).result, 0));
+        assert_eq!(c.read("other"), b"xyz", "seed {seed}");
         c.settle();
         c.invariant_copies_agree();
     }
