@@ -91,7 +91,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 change.settle_into(&mut self.batch);
             }
         }
-        self.queue_deferred(number, &mut txc);
+        self.queue_deferred(&mut txc);
         for key in txc.keys.drain(..) {
             if let Some(o) = self.onodes.peek_mut(&key) {
                 o.pins -= 1;
@@ -129,16 +129,16 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         Ok(())
     }
 
-    fn queue_deferred(&mut self, number: u64, txc: &mut Txc) {
+    fn queue_deferred(&mut self, txc: &mut Txc) {
         if txc.deferred.is_empty() {
             return;
         }
         let seq = self.deferred.next_seq;
         self.deferred.next_seq += 1;
         txc.deferred_seq = seq;
-        let (record, value) = Record::build(seq, txc.deferred.iter().map(|(phys, c)| (*phys, c.bytes())));
-        for (phys, data) in &record.blocks {
-            self.deferred.fill(*phys, number, data);
+        let (record, value) = Record::build(seq, txc.deferred.iter().map(|d| (d.phys, d.content.bytes())));
+        for (written, (phys, data)) in txc.deferred.iter().zip(&record.blocks) {
+            self.deferred.fill(*phys, written.write, data);
         }
         self.batch.put(key::deferred(seq), value);
         self.deferred.push(record);
@@ -384,7 +384,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         while let Some(id) = ready.pop() {
             let Some(pend) = self.pends.remove(&id) else { continue };
             let filled = compose(&pend.pieces);
-            self.deferred.fill(pend.phys, pend.txc, &filled.data);
+            self.deferred.fill(pend.phys, pend.write, &filled.data);
             for dependent in pend.dependents {
                 let Some(d) = self.pends.get_mut(&dependent) else { continue };
                 for piece in &mut d.pieces {

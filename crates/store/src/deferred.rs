@@ -59,8 +59,8 @@ impl Record {
 pub(crate) struct DeferredBlock {
     /// The newest content; `None` while it is pending.
     pub data: Option<Bytes>,
-    /// The transaction the content is of.
-    pub owner: u64,
+    /// The write that the content is of; a transaction may write a block twice.
+    pub write: u64,
     /// Records that touch it, those not applied yet included.
     pub live: u32,
     /// No object refers to it any more: free it when `live` gets to 0.
@@ -107,6 +107,7 @@ pub(crate) struct Deferred {
     /// Records up to this one are durable.
     pub committed: u64,
     pub next_seq: u64,
+    pub next_write: u64,
     pub batch: Option<Batch>,
     /// Bytes in `records`.
     pub bytes: u64,
@@ -118,18 +119,22 @@ impl Deferred {
         self.blocks.get(&phys)?.data.clone()
     }
 
-    /// A transaction will write the block through the log.
-    pub fn expect(&mut self, phys: u64, owner: u64, data: Option<Bytes>) {
-        let b = self.blocks.entry(phys).or_insert(DeferredBlock { data: None, owner, live: 0, freed: false });
+    /// A transaction will write the block through the log. The number of the write.
+    pub fn expect(&mut self, phys: u64, data: Option<Bytes>) -> u64 {
+        self.next_write += 1;
+        let write = self.next_write;
+        let b = self.blocks.entry(phys).or_insert(DeferredBlock { data: None, write, live: 0, freed: false });
         assert!(!b.freed, "block {phys} is written after it was freed");
         b.data = data;
-        b.owner = owner;
+        b.write = write;
         b.live += 1;
+        write
     }
 
-    /// The content of a block has become known, or lives elsewhere in memory now.
-    pub fn fill(&mut self, phys: u64, owner: u64, data: &Bytes) {
-        if let Some(b) = self.blocks.get_mut(&phys).filter(|b| b.owner == owner) {
+    /// The content that a write gave a block has become known, or lives elsewhere in memory now. If the block has been written
+    /// again meanwhile, that is of no interest.
+    pub fn fill(&mut self, phys: u64, write: u64, data: &Bytes) {
+        if let Some(b) = self.blocks.get_mut(&phys).filter(|b| b.write == write) {
             b.data = Some(data.clone());
         }
     }
@@ -208,7 +213,7 @@ mod tests {
     fn a_batch_writes_the_newest_content_once_and_neighbours_together() {
         let mut d = Deferred { committed: 3, ..Deferred::default() };
         for (seq, phys) in [(1, 10), (2, 11), (3, 10), (4, 12)] {
-            d.expect(phys, seq, None);
+            d.expect(phys, None);
             d.push(Record { seq, blocks: vec![(phys, block(seq as u8))] });
         }
         d.start_batch(1 << 20);
@@ -220,7 +225,7 @@ mod tests {
     fn a_batch_goes_to_the_device_little_by_little() {
         let mut d = Deferred { committed: 99, ..Deferred::default() };
         for phys in 0..10 {
-            d.expect(phys, phys, None);
+            d.expect(phys, None);
             d.push(Record { seq: phys, blocks: vec![(phys, block(1))] });
         }
         d.start_batch(2 * BLOCK);

@@ -201,7 +201,7 @@ impl MountScan {
                 if *phys == 0 || *phys >= self.alloc.blocks() {
                     return Err(MountError::BadExtent(k.clone()));
                 }
-                self.deferred.expect(*phys, 0, Some(data.clone()));
+                self.deferred.expect(*phys, Some(data.clone()));
             }
             self.deferred.committed = seq;
             self.deferred.next_seq = seq + 1;

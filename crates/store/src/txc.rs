@@ -78,7 +78,14 @@ fn settle_all(seg: &mut Segment) {
     assert!(seg.pend.is_empty(), "a checksum is written before it is known");
 }
 
-/// A block for the deferred record.
+/// A block for the deferred record: where, and which write of it this is.
+pub(crate) struct DeferredWrite {
+    pub phys: u64,
+    pub write: u64,
+    pub content: Content,
+}
+
+/// What goes there.
 pub(crate) enum Content {
     Ready(Bytes),
     Pend(Arc<PendCell>),
@@ -101,8 +108,8 @@ pub(crate) struct Txc {
     pub others: Vec<ShardPgId>,
     pub state: TxcState,
     pub changes: Vec<Change>,
-    /// Blocks that travel in the batch: (device block, content).
-    pub deferred: Vec<(u64, Content)>,
+    /// Blocks that travel in the batch.
+    pub deferred: Vec<DeferredWrite>,
     /// Seq of its deferred record; 0 if there is none.
     pub deferred_seq: u64,
     /// Blocks that are free once it is durable.
@@ -177,6 +184,8 @@ pub(crate) struct Pend {
     pub key: Bytes,
     pub off: u64,
     pub phys: u64,
+    /// Its number among the writes through the log.
+    pub write: u64,
     pub pieces: Vec<Piece>,
     /// Pieces that are `Cell` or `Reading`.
     pub missing: u32,

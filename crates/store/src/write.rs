@@ -3,7 +3,7 @@
 use crate::buf::{Cutter, block_crcs, zeros};
 use crate::onode::{BLOCK, Block, Onode, PendCell, SEG_BLOCKS};
 use crate::store::IoKind;
-use crate::txc::{Content, Pend, Piece, Source, Txc, compose};
+use crate::txc::{Content, DeferredWrite, Pend, Piece, Source, Txc, compose};
 use crate::*;
 use bytes::Bytes;
 use std::sync::{Arc, OnceLock};
@@ -127,14 +127,14 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                     (filled.data, filled.crc)
                 }
             };
-            self.deferred.expect(phys, number, Some(data.clone()));
-            txc.deferred.push((phys, Content::Ready(data)));
+            let write = self.deferred.expect(phys, Some(data.clone()));
+            txc.deferred.push(DeferredWrite { phys, write, content: Content::Ready(data) });
             return self.set_block(txc, o, lblk, Block { phys, crc }, None);
         }
         let cell = Arc::new(PendCell { id: self.pend_next, filled: OnceLock::new() });
         self.pend_next += 1;
-        self.deferred.expect(phys, number, None);
-        txc.deferred.push((phys, Content::Pend(cell.clone())));
+        let write = self.deferred.expect(phys, None);
+        txc.deferred.push(DeferredWrite { phys, write, content: Content::Pend(cell.clone()) });
         txc.pending += 1;
         self.start_pend(Pend {
             cell: cell.clone(),
@@ -142,6 +142,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             key: txc.planning.clone(),
             off: lblk * BLOCK,
             phys,
+            write,
             pieces,
             missing: 0,
             dependents: Vec::new(),
