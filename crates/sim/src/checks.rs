@@ -14,10 +14,14 @@ const SECOND: u64 = 1_000_000_000;
 
 /// Every PG has to become active+clean: somebody's primary says so.
 pub fn wait_for_clean(cluster: &mut Cluster) {
+    wait_for(cluster, is_clean_state);
+}
+
+fn wait_for(cluster: &mut Cluster, good: fn(&Value) -> bool) {
     let until = cluster.sim.now_ns() + 900 * SECOND;
     let mut unclean = Vec::new();
     while cluster.sim.now_ns() < until && cluster.model.borrow().faults.is_empty() {
-        unclean = (0..cluster.pgs).map(|pg| format!("1.{pg:x}")).filter(|pg| !is_clean(cluster, pg)).collect();
+        unclean = (0..cluster.pgs).map(|pg| format!("1.{pg:x}")).filter(|pg| !states(cluster, pg).any(|query| good(&query["state"]))).collect();
         if unclean.is_empty() {
             // Copies that nobody needs any more are being removed.
             return cluster.sim.run_until(cluster.sim.now_ns() + 10 * SECOND);
@@ -27,11 +31,11 @@ pub fn wait_for_clean(cluster: &mut Cluster) {
     cluster.model.borrow_mut().fault(format!("PGs {unclean:?} do not become active+clean"));
 }
 
-/// Where scrubs repair what they find, every PG has time for a scrub, a repair, and a look whether it helped.
+/// Where scrubs repair what they find, every PG has time for a scrub, a repair, and a look whether it helped; and nothing may be left.
 pub fn wait_for_scrubs(cluster: &mut Cluster, plan: &Plan) {
     if plan.scrub_s > 0 {
         cluster.sim.run_until(cluster.sim.now_ns() + u64::from(6 * plan.scrub_s) * SECOND);
-        wait_for_clean(cluster);
+        wait_for(cluster, |state| is_clean_state(state) && !state.as_str().is_some_and(|s| s.contains("inconsistent")));
     }
 }
 
@@ -47,13 +51,14 @@ pub fn soon(cluster: &mut Cluster, mut holds: impl FnMut(&mut Cluster) -> bool) 
     false
 }
 
-/// A scrub may be under way, but none may have found anything that is still there.
-pub fn is_clean(cluster: &mut Cluster, pg: &str) -> bool {
-    states(cluster, pg).any(|state| is_clean_state(&state["state"]))
+/// A scrub may be under way, or something bad have been found that none repairs.
+fn is_clean_state(state: &Value) -> bool {
+    state.as_str().is_some_and(|s| s.starts_with("active+clean"))
 }
 
-fn is_clean_state(state: &Value) -> bool {
-    state.as_str().is_some_and(|s| s.starts_with("active+clean") && !s.contains("inconsistent"))
+/// True if a PG's primary has it clean.
+pub fn is_clean(cluster: &mut Cluster, pg: &str) -> bool {
+    states(cluster, pg).any(|query| is_clean_state(&query["state"]))
 }
 
 /// What every OSD says of a PG, as far as it can be read.
