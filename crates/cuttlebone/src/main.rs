@@ -10,6 +10,7 @@ mod log;
 mod metadata;
 mod mgr;
 mod mon;
+mod network;
 mod osd;
 mod out;
 mod process;

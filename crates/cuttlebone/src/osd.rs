@@ -4,6 +4,7 @@
 //! `fsid` the OSD's uuid, `ceph_fsid` the cluster's, `whoami`, and `ready` once it is formatted.
 
 use crate::out::say;
+use crate::network::{self, Places};
 use crate::session::random_seed;
 use crate::config::DaemonConfig;
 use crate::daemon::{self, Daemon, stop_on_signals};
@@ -16,6 +17,7 @@ use io::{EventLoop, EventLoopConfig, IoSink};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -83,10 +85,11 @@ impl Daemon for OsdDaemon {
         let store_config = if dev.rotational() { StoreConfig::rotational() } else { StoreConfig::default() };
         let class = if dev.rotational() { "hdd" } else { "ssd" };
         let store = Store::mount(dev, kv, store_config, fsid, home.id)?;
-        let ip = config.get("public_addr").unwrap_or_else(|| "127.0.0.1".into());
-        let ip = ip.split(['/', ':']).next().unwrap_or_default().parse().with_context(|| format!("public addr = {ip:?}"))?;
-        let bound = events.listen(std::net::SocketAddr::new(ip, 0)).with_context(|| format!("listening on {ip}"))?;
-        let mut node = OsdNode::new(node_config(config, &home, bound, fsid, class)?, store, events.clock().now(), random_seed())?;
+        let places = Places::of_osd(config)?;
+        let mut listen = |at| events.listen(at).with_context(|| format!("listening on {at}"));
+        let public = listen(places.public)?;
+        let cluster = places.cluster.map(listen).transpose()?.unwrap_or(public);
+        let mut node = OsdNode::new(node_config(config, &home, Bound { public, cluster }, fsid, class)?, store, events.clock().now(), random_seed())?;
         stop_on_signals(vec![events.stopper()])?;
         ready()?;
         Ok(events.run(&mut node)?)
@@ -172,9 +175,15 @@ impl Home {
     }
 }
 
-/// What the node is told; the port is known, the nonce is this boot's.
-fn node_config(config: &DaemonConfig, home: &Home, bound: std::net::SocketAddr, fsid: Uuid, class: &str) -> Result<OsdNodeConfig> {
-    let addrs = AddrVec(vec![EntityAddr::msgr2(bound, std::process::id())]);
+/// Where we listen, for clients and for other OSDs; the same twice if it is one network.
+#[derive(Clone, Copy)]
+struct Bound {
+    public: SocketAddr,
+    cluster: SocketAddr,
+}
+
+/// What the node is told; ports are known, the nonce is this boot's.
+fn node_config(config: &DaemonConfig, home: &Home, bound: Bound, fsid: Uuid, class: &str) -> Result<OsdNodeConfig> {
     let mut options = admin::option::ConfigValues::new(config.name.clone(), "ceph", config.host());
     for ignored in options.load_file(config.file())? {
         tracing::warn!("ceph.conf: {ignored}");
@@ -188,8 +197,8 @@ fn node_config(config: &DaemonConfig, home: &Home, bound: std::net::SocketAddr, 
         whoami: OsdId(home.id),
         fsid,
         uuid: home.read("fsid")?.parse().context("osd_data/fsid")?,
-        addrs: addrs.clone(),
-        cluster_addrs: addrs,
+        addrs: announced(bound.public),
+        cluster_addrs: announced(bound.cluster),
         metadata: metadata(config, home, class, bound),
         device_class: class.to_owned(),
         crush_location: crush_location(config),
@@ -200,11 +209,18 @@ fn node_config(config: &DaemonConfig, home: &Home, bound: std::net::SocketAddr, 
     Ok(OsdNodeConfig { osd, mon })
 }
 
-fn metadata(config: &DaemonConfig, home: &Home, class: &str, bound: std::net::SocketAddr) -> BTreeMap<String, String> {
+/// Where others reach this boot of us.
+fn announced(at: SocketAddr) -> AddrVec {
+    AddrVec(vec![EntityAddr::msgr2(at, std::process::id())])
+}
+
+fn metadata(config: &DaemonConfig, home: &Home, class: &str, bound: Bound) -> BTreeMap<String, String> {
     let mut out = crate::metadata::of_host(config.host());
-    // One port serves clients, other OSDs and heartbeats.
-    for key in ["front_addr", "back_addr", "hb_front_addr", "hb_back_addr"] {
-        out.insert(key.to_owned(), format!("[v2:{bound}/{}]", std::process::id()));
+    // Heartbeats go where everything else does.
+    for (side, at) in [("front", bound.public), ("back", bound.cluster)] {
+        out.insert(format!("{side}_addr"), format!("[{}]", announced(at)));
+        out.insert(format!("hb_{side}_addr"), format!("[{}]", announced(at)));
+        out.extend(network::interface_of(at.ip()).map(|name| (format!("{side}_iface"), name)));
     }
     let rotational = if class == "hdd" { "1" } else { "0" };
     let facts = [

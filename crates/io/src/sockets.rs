@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// Bytes asked from the kernel in one read.
 const READ_CHUNK_BYTES: usize = 256 << 10;
@@ -20,6 +21,9 @@ const READ_ROOM_BYTES_MIN: usize = 16 << 10;
 const READ_KEPT_BYTES_MAX: usize = 32 << 20;
 /// Pieces given to one vectored send (the kernel's IOV_MAX).
 const SLICES_PER_SEND: usize = 512;
+/// What the other side's kernel has not acknowledged, or not made room for, in this time ends the connection. Without it the
+/// kernel would wait up to two minutes after a network is whole again until it tries the next time; a session dials at once.
+const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 /// Reads from one socket before the others get their turn.
 const READS_PER_TURN: usize = 8;
 
@@ -48,7 +52,8 @@ pub struct Sockets {
     conns: HashMap<Token, Conn>,
     tokens: BTreeMap<SockId, Token>,
     dirty: Vec<Token>,
-    failed: Vec<SockId>,
+    /// Dials that failed at once, and whether they were refused.
+    failed: Vec<(SockId, bool)>,
     next_token: usize,
     next_accepted: u64,
     /// Read buffers have memory of their own: large messages fill hundreds at a time, and the C library's heap would stay as
@@ -98,8 +103,8 @@ impl Sockets {
     /// Starts a connection; a failure is reported by the next `failures`.
     pub fn dial(&mut self, sock: SockId, to: SocketAddr) {
         let opened = TcpStream::connect(to).and_then(|stream| self.insert(sock, stream, false));
-        if opened.is_err() {
-            self.failed.push(sock);
+        if let Err(e) = opened {
+            self.failed.push((sock, is_refusal(&e)));
         }
     }
 
@@ -125,7 +130,7 @@ impl Sockets {
 
     /// Dials that failed at once.
     pub fn failures(&mut self, events: &mut Vec<SocketEvent>) {
-        events.extend(self.failed.drain(..).map(|sock| SocketEvent::Closed { sock, refused: true }));
+        events.extend(self.failed.drain(..).map(|(sock, refused)| SocketEvent::Closed { sock, refused }));
     }
 
     /// Sends what was queued, one vectored send per socket where the kernel takes it all.
@@ -154,6 +159,7 @@ impl Sockets {
         self.next_token += 1;
         // Small messages must not wait for each other: every reply is somebody's latency.
         let _ = stream.set_nodelay(true);
+        let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNACKNOWLEDGED_MAX.as_millis() as u32);
         self.registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
         self.tokens.insert(sock, token);
         self.conns.insert(token, Conn { stream, sock, connected, out: VecDeque::new(), blocked: !connected, closing: false });
@@ -166,7 +172,8 @@ impl Sockets {
         if conn.connected {
             return true;
         }
-        let failed = conn.stream.take_error().ok().flatten().is_some();
+        let error = conn.stream.take_error().ok().flatten();
+        let failed = error.is_some();
         match conn.stream.peer_addr().and_then(|_| conn.stream.local_addr()) {
             Ok(local) if !failed => {
                 conn.connected = true;
@@ -177,7 +184,7 @@ impl Sockets {
             }
             Err(e) if !failed && e.kind() == ErrorKind::NotConnected => false,
             _ => {
-                self.drop_conn(token, true, events);
+                self.drop_conn(token, error.as_ref().is_some_and(is_refusal), events);
                 false
             }
         }
@@ -216,7 +223,7 @@ impl Sockets {
                 Ok(None) => return self.drop_conn(token, false, events),
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
                 Err(e) if e.kind() == ErrorKind::Interrupted => {}
-                Err(e) => return self.drop_conn(token, e.kind() == ErrorKind::ConnectionRefused, events),
+                Err(e) => return self.drop_conn(token, is_refusal(&e), events),
             }
         }
         // Edge-triggered: what is left would never be announced again. Re-registering does.
@@ -255,6 +262,11 @@ fn read_chunk(stream: &TcpStream, pool: &BufferPool, buf: &mut Option<Filling>) 
     Ok((n > 0).then(|| (buf.share(n), emptied)))
 }
 
+/// Somebody is there and says that nobody listens. A network that is away, or a lack of descriptors here, says nothing of the other side.
+fn is_refusal(e: &io::Error) -> bool {
+    e.kind() == ErrorKind::ConnectionRefused
+}
+
 /// Sends until the queue is empty or the kernel will take no more.
 fn send_queued(stream: &mut TcpStream, out: &mut VecDeque<Bytes>) -> io::Result<()> {
     while !out.is_empty() {
@@ -278,5 +290,39 @@ fn advance(out: &mut VecDeque<Bytes>, mut n: usize) {
         }
         n -= front.len();
         out.pop_front();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mio::{Events, Poll};
+    use std::net::TcpListener;
+
+    /// How a dial ends that does not succeed.
+    fn end_of_dial(to: SocketAddr) -> bool {
+        let mut poll = Poll::new().unwrap();
+        let mut sockets = Sockets::new(poll.registry().try_clone().unwrap(), 1);
+        sockets.dial(SockId(1), to);
+        let (mut ready, mut out) = (Events::with_capacity(8), Vec::new());
+        loop {
+            sockets.failures(&mut out);
+            if let Some(SocketEvent::Closed { refused, .. }) = out.first() {
+                return *refused;
+            }
+            poll.poll(&mut ready, Some(Duration::from_secs(5))).unwrap();
+            ready.iter().for_each(|event| sockets.ready(event, &mut out));
+        }
+    }
+
+    /// Who refuses is believed to be dead at once; a network that is away says nothing of anybody.
+    #[test]
+    fn only_a_refusal_is_a_refusal() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let nobody = listener.local_addr().unwrap();
+        drop(listener);
+        assert!(end_of_dial(nobody));
+        // The kernel has no way there for a stream.
+        assert!(!end_of_dial("255.255.255.255:1".parse().unwrap()));
     }
 }

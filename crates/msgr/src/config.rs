@@ -104,6 +104,8 @@ pub struct Config {
     pub num: i64,
     /// Where we can be reached. A client gives one blank address with its nonce and learns the rest from its sockets.
     pub addrs: AddrVec,
+    /// Where peers of our own kind reach us ([`Policy::LosslessPeer`]), if that is elsewhere: an OSD's cluster network.
+    pub back_addrs: AddrVec,
     /// 64-bit cluster features we have.
     pub features_supported: u64,
     /// Cluster features a peer must have; the marked address encoding (bit 59) is always among them.
@@ -121,6 +123,7 @@ impl Config {
             kind,
             num,
             addrs,
+            back_addrs: AddrVec::default(),
             features_supported,
             features_required: 0,
             accept: Vec::new(),

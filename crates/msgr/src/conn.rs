@@ -32,6 +32,8 @@ pub(crate) struct Conn {
     /// Where to dial; also what the peer must say it is.
     pub target: EntityAddr,
     pub peer_addrs: AddrVec,
+    /// Goes to the addresses that only peers of our own kind use.
+    pub back: bool,
     pub peer_num: i64,
     pub features: u64,
     pub sock: Option<SockId>,
@@ -70,6 +72,7 @@ impl Conn {
             peer_kind,
             target,
             peer_addrs: addrs,
+            back: false,
             peer_num: -1,
             features: 0,
             sock: None,

@@ -69,6 +69,9 @@ pub enum Event {
     Message { conn: ConnId, msg: RawMessage },
     /// The peer answered a keepalive.
     KeepaliveAck { conn: ConnId },
+    /// An open session between peers has lost its socket, and stays without one until somebody has something to say. Whether
+    /// the peer is still there only shows when it is dialled.
+    Standby { conn: ConnId },
     /// Before `Ready`, and for lossy sessions: `conn` is gone for good. For an open lossless session
     /// (`why` is [`Fault::SessionReset`]): the peer forgot it, what was not delivered is lost, the same `conn` goes on
     /// with a new session and another `Ready`.
@@ -88,6 +91,7 @@ impl Event {
             | Event::Ready { conn, .. }
             | Event::Message { conn, .. }
             | Event::KeepaliveAck { conn }
+            | Event::Standby { conn }
             | Event::Reset { conn, .. } => *conn,
         }
     }

@@ -20,6 +20,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 use store::{BlockDev, IoId, Kv, Store};
+use types::msg::internal_osd::OsdPing;
 use types::msg::{MCommand, MCommandReply, Message, RawMessage};
 use types::{AddrVec, EntityAddr, EntityInst, EntityKind, Errno, Mono, Now, OsdId, features};
 
@@ -53,7 +54,10 @@ pub struct OsdNode<D: BlockDev, K: Kv> {
 #[derive(Default)]
 struct Peers {
     by_osd: BTreeMap<OsdId, (AddrVec, ConnId)>,
-    by_conn: BTreeMap<ConnId, OsdId>,
+    /// Connections of ours for pings over the public network, where OSDs have one of their own.
+    fronts: BTreeMap<OsdId, (AddrVec, ConnId)>,
+    /// Theirs to us, too. Who came over the public network is `Peer::Front`.
+    by_conn: BTreeMap<ConnId, Peer>,
     /// Sockets being dialled: if they are refused, the OSD there is gone.
     dials: BTreeMap<SockId, SocketAddr>,
 }
@@ -65,7 +69,7 @@ enum Asker {
 }
 
 impl<D: BlockDev, K: Kv> OsdNode<D, K> {
-    /// An OSD on its mounted store; it listens where `config.osd.addrs` says, which the caller binds.
+    /// An OSD on its mounted store; it listens where `config.osd.addrs` and `cluster_addrs` say, which the caller binds.
     pub fn new(config: OsdNodeConfig, mut store: Store<D, K>, now: Now, seed: [u8; 32]) -> Result<Self, LoadError> {
         let mut rng = ChaCha8Rng::from_seed(seed);
         let mut endpoint = Config::new(
@@ -74,6 +78,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             config.osd.addrs.clone(),
             features::SUPPORTED,
         );
+        endpoint.back_addrs = config.osd.cluster_addrs.clone();
         endpoint.accept = vec![(EntityKind::OSD, Policy::LosslessPeer)];
         let mut endpoint = Endpoint::new(endpoint, rand::Rng::random(&mut rng));
         let mut osd = Osd::load(config.osd, &mut store, rand::Rng::random(&mut rng))?;
@@ -140,6 +145,12 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             Event::Ready { conn, peer } => self.on_ready(conn, peer),
             Event::Message { conn, msg } => self.on_message(now, conn, msg),
             Event::Reset { conn, why } => self.on_reset(now, conn, why),
+            // Is it there? A connection that is refused tells at once what heartbeats would in a while.
+            Event::Standby { conn } => {
+                if let Some(peer @ Peer::Osd(_)) = self.peers.by_conn.get(&conn).copied() {
+                    self.send(now, peer, 0, &OsdPing { is_reply: false, mono_ns: now.mono.0 }.into());
+                }
+            }
             _ => {}
         }
     }
@@ -148,8 +159,8 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
     fn on_ready(&mut self, conn: ConnId, peer: PeerInfo) {
         let Some(visitor) = self.gate.visitor(conn) else { return };
         if visitor.name.kind == EntityKind::OSD {
-            if let Ok(id) = visitor.name.id.parse() {
-                self.peers.by_conn.insert(conn, OsdId(id));
+            if let Ok(id) = visitor.name.id.parse().map(OsdId) {
+                self.peers.by_conn.insert(conn, if peer.lossy { Peer::Front(id) } else { Peer::Osd(id) });
             }
             return;
         }
@@ -164,7 +175,11 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
     }
 
     fn on_reset(&mut self, now: Now, conn: ConnId, why: Fault) {
-        if let Some(osd) = self.peers.by_conn.get(&conn).copied() {
+        if let Some(Peer::Front(_)) = self.peers.by_conn.get(&conn) {
+            self.peers.by_conn.remove(&conn);
+            return self.peers.fronts.retain(|_, (_, c)| *c != conn);
+        }
+        if let Some(Peer::Osd(osd)) = self.peers.by_conn.get(&conn).copied() {
             if why == Fault::SessionReset {
                 tracing::warn!(%osd, "forgot our session: what was under way is said again");
                 return self.osd.handle_peer_reset(now, &mut self.store, osd, &mut self.effects);
@@ -191,7 +206,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             }
         };
         let from = match self.peers.by_conn.get(&conn) {
-            Some(osd) => Peer::Osd(*osd),
+            Some(osd) => *osd,
             None if self.mgr.as_ref().is_some_and(|(_, c)| *c == conn) => {
                 match msg {
                     Message::OsdScrub(order) => self.osd.handle_scrub_order(&order),
@@ -213,6 +228,12 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             None => Peer::Session(SessionId(conn.0)),
         };
         match (from, msg) {
+            // Over the connection it came on: the map may say that the asker is down.
+            (Peer::Osd(_) | Peer::Front(_), Message::OsdPing(m)) if !m.is_reply => {
+                let answer = Message::from(OsdPing { is_reply: true, ..m });
+                self.endpoint.send(now, conn, answer.to_raw(features::SUPPORTED));
+            }
+            (Peer::Front(osd), msg) if !matches!(msg, Message::OsdPing(_)) => tracing::warn!(%osd, kind = msg.name(), "not over the public network"),
             (Peer::Session(_), Message::MCommand(m)) => self.on_command(now, conn, raw.tid, &m),
             (Peer::Session(_), msg) if !is_clients(&msg) => tracing::warn!(?conn, kind = msg.name(), "not from a client"),
             (from, msg) => self.osd.handle_message(now, &mut self.store, from, raw.tid, msg, &mut self.effects),
@@ -266,8 +287,8 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         match to {
             Peer::Session(SessionId(conn)) => self.endpoint.send(now, ConnId(conn), raw),
             Peer::Mon => self.mon.send(now, &mut self.endpoint, raw),
-            Peer::Osd(osd) => {
-                if let Some(conn) = self.osd_conn(now, osd) {
+            Peer::Osd(osd) | Peer::Front(osd) => {
+                if let Some(conn) = self.osd_conn(now, osd, to == Peer::Front(osd)) {
                     self.endpoint.send(now, conn, raw);
                 }
             }
@@ -279,23 +300,26 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         }
     }
 
-    /// The session with an OSD at its current address.
-    fn osd_conn(&mut self, now: Now, osd: OsdId) -> Option<ConnId> {
+    /// The session with an OSD at its current address, or the connection for pings over the public network.
+    fn osd_conn(&mut self, now: Now, osd: OsdId, front: bool) -> Option<ConnId> {
         let map = self.osd.map();
-        let addrs = map.cluster_addrs(osd).filter(|_| map.is_up(osd))?;
-        if let Some((known, conn)) = self.peers.by_osd.get(&osd) {
-            if known == addrs {
-                return Some(*conn);
+        let (addrs, conns, policy, peer) = match front {
+            false => (map.cluster_addrs(osd), &mut self.peers.by_osd, Policy::LosslessPeer, Peer::Osd(osd)),
+            true => (map.hb_front_addrs(osd), &mut self.peers.fronts, Policy::LossyClient, Peer::Front(osd)),
+        };
+        let addrs = addrs.filter(|_| map.is_up(osd))?;
+        match conns.get(&osd) {
+            Some((known, conn)) if known == addrs => return Some(*conn),
+            Some((_, conn)) => {
+                self.endpoint.close(*conn);
+                self.mon.forget_service(*conn);
+                self.peers.by_conn.remove(conn);
             }
-            let conn = *conn;
-            self.endpoint.close(conn);
-            self.mon.forget_service(conn);
-            self.peers.by_conn.remove(&conn);
+            None => {}
         }
-        let addrs = addrs.clone();
-        let conn = self.mon.dial_service(now, &mut self.endpoint, EntityKind::OSD, &addrs, Policy::LosslessPeer);
-        self.peers.by_conn.insert(conn, osd);
-        self.peers.by_osd.insert(osd, (addrs, conn));
+        let conn = self.mon.dial_service(now, &mut self.endpoint, EntityKind::OSD, addrs, policy);
+        conns.insert(osd, (addrs.clone(), conn));
+        self.peers.by_conn.insert(conn, peer);
         Some(conn)
     }
 
@@ -396,7 +420,9 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
     /// The OSD that the map says is at an address.
     fn osd_at(&self, addr: SocketAddr) -> Option<OsdId> {
         let at = |a: &EntityAddr| a.sock == Some(addr);
-        self.peers.by_osd.iter().find(|(_, (addrs, _))| addrs.0.iter().any(at)).map(|(osd, _)| *osd)
+        let all = self.peers.by_osd.iter().chain(&self.peers.fronts);
+        let mut there = all.filter(|(_, (addrs, _))| addrs.0.iter().any(at));
+        there.next().map(|(osd, _)| *osd)
     }
 
     fn timers<W: World>(&mut self, world: &W) {

@@ -144,6 +144,8 @@ impl Osd {
         self.heartbeats.interval = Duration::from_secs(c.u64("osd_heartbeat_interval").max(1));
         self.heartbeats.peers_min = c.u64("osd_heartbeat_min_peers") as usize;
         self.heartbeats.level = c.str("mon_osd_reporter_subtree_level");
+        self.heartbeats.fast_fail = c.bool("osd_fast_fail_on_connection_refused");
+        self.probation.ratio = c.f64("osd_heartbeat_min_healthy_ratio");
         let period = Duration::from_secs(c.u64("osd_max_markdown_period"));
         self.clock.markdowns.limit = Some((c.u64("osd_max_markdown_count") as usize, period));
         let (c, l) = (&self.commands.config, &mut self.sh.limits);
@@ -204,7 +206,9 @@ impl Osd {
             "dump_watchers" => render(self.watchers()),
             "dump_blocklist" => render(self.blocklist()),
             "dump_osd_network" => render(self.network()),
-            "dump_pgstate_history" => render(json!({"pgs": []})),
+            "dump_recovery_reservations" => {
+                render(json!({"local_reservations": self.sh.local_slots.dump(), "remote_reservations": self.sh.remote_slots.dump()}))
+            }
             "get_latest_osdmap" => {
                 fx.push(Effect::WantMaps { from: self.maps.wanted() });
                 Ok(Some(Reply::default()))
@@ -300,12 +304,12 @@ impl Osd {
     }
 
     fn network(&self) -> Value {
-        let rows: Vec<Value> = self
-            .heartbeats
-            .peers()
-            .map(|(osd, rtt_us)| json!({"from osd": self.sh.whoami.0, "to osd": osd.0, "interface": "back",
-                "last": f64::from(rtt_us) / 1000.0}))
-            .collect();
+        let both = |(osd, back, front): (_, u32, Option<u32>)| [(osd, "back", Some(back)), (osd, "front", front)];
+        let rows = self.heartbeats.peers().flat_map(both).filter_map(|(osd, interface, rtt_us)| {
+            let last = f64::from(rtt_us?) / 1000.0;
+            Some(json!({"from osd": self.sh.whoami.0, "to osd": osd.0, "interface": interface, "last": last}))
+        });
+        let rows: Vec<Value> = rows.collect();
         json!({"threshold": 1000, "entries": rows})
     }
 }

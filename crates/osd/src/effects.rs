@@ -24,6 +24,8 @@ pub struct SessionId(pub u64);
 pub enum Peer {
     /// Another OSD, or this one: its own messages come back to it.
     Osd(OsdId),
+    /// Another OSD over the network that clients use, where there are two: nothing but pings goes there.
+    Front(OsdId),
     Session(SessionId),
     Mon,
     Mgr,

@@ -1,7 +1,9 @@
 //! Signs of life between OSDs, and reports about those that give none; with each a promise is asked for (`lease`).
 //!
-//! Holds: whoever shares a PG with us is asked; a silent one is reported after the grace, once per pause, until the map says
-//! it is down or it answers.
+//! Holds: whoever shares a PG with us is asked; one that is silent on any of its networks is reported after the grace, once per
+//! pause, until the map says it is down or it answers on all of them.
+//! Why both: who is heard on the cluster network only would serve no client, and who is heard on the public one only would
+//! take requests and never have them written.
 //! Why others as well: CRUSH keeps copies on different hosts, so with two hosts only one of them would have anything to
 //! report about an OSD of the other, and the monitors want to hear it from both; and an OSD without PGs has nobody.
 //! Upstream: OSD::heartbeat, maybe_update_heartbeat_peers (src/osd/OSD.cc); osd_heartbeat_interval, osd_heartbeat_grace,
@@ -13,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::map::OsdMap;
 use types::msg::internal::{FailureKind, OsdFailure};
-use types::msg::internal_osd::OsdHeartbeat;
+use types::msg::internal_osd::{OsdHeartbeat, OsdPing};
 use types::{AddrVec, Epoch, Mono, OsdId, PgId};
 
 /// Between two reports about the same OSD.
@@ -30,6 +32,8 @@ pub(crate) struct Heartbeats {
     pub peers_min: usize,
     /// `mon_osd_reporter_subtree_level`.
     pub level: String,
+    /// `osd_fast_fail_on_connection_refused`.
+    pub fast_fail: bool,
     peers: BTreeMap<OsdId, PeerHealth>,
     /// When everybody was last asked.
     asked: Mono,
@@ -41,11 +45,27 @@ pub(crate) struct Heartbeats {
 struct PeerHealth {
     up_from: Epoch,
     heard: Mono,
+    front: Option<Front>,
     reported: Option<Mono>,
     /// The last round trip, in microseconds.
     rtt_us: u32,
     /// It was asked, and if it has answered, it has promised something.
     asked: bool,
+}
+
+/// The same of the public network, where that is another one.
+#[derive(Debug, Clone, Copy)]
+struct Front {
+    heard: Mono,
+    rtt_us: u32,
+}
+
+impl PeerHealth {
+    /// For how long it has not been heard on the network where that is longest.
+    fn silent(&self, now: Mono) -> Duration {
+        let heard = self.front.map_or(self.heard, |f| f.heard.min(self.heard));
+        now - heard
+    }
 }
 
 impl Default for Heartbeats {
@@ -55,6 +75,7 @@ impl Default for Heartbeats {
             interval: Duration::from_secs(6),
             peers_min: 10,
             level: "host".into(),
+            fast_fail: true,
             peers: BTreeMap::new(),
             asked: Mono(0),
             behind: Vec::new(),
@@ -76,9 +97,10 @@ impl Heartbeats {
                     continue;
                 }
                 let up_from = sh.map.info(*osd).map(|i| i.up_from).unwrap_or_default();
+                let front = has_front(&sh.map, *osd).then_some(Front { heard: cx.now.mono, rtt_us: 0 });
                 let health = match self.peers.remove(osd) {
                     Some(known) if known.up_from == up_from => known,
-                    _ => PeerHealth { up_from, heard: cx.now.mono, reported: None, rtt_us: 0, asked: false },
+                    _ => PeerHealth { up_from, heard: cx.now.mono, front, reported: None, rtt_us: 0, asked: false },
                 };
                 peers.insert(*osd, health);
             }
@@ -111,15 +133,29 @@ impl Heartbeats {
         let Some(peer) = self.peers.get_mut(&m.osd) else { return };
         peer.heard = cx.now.mono;
         peer.asked = m.lease_ms > 0;
-        peer.rtt_us = ((cx.now.mono.0.saturating_sub(m.mono_ns)) / 1000) as u32;
+        peer.rtt_us = round_trip_us(cx.now.mono, m.mono_ns);
+        self.note_alive(cx, m.osd);
+    }
+
+    /// An answer came over the public network.
+    pub fn handle_front(&mut self, cx: &mut Cx<'_>, osd: OsdId, m: &OsdPing) {
+        let Some(front) = self.peers.get_mut(&osd).and_then(|p| p.front.as_mut()) else { return };
+        *front = Front { heard: cx.now.mono, rtt_us: round_trip_us(cx.now.mono, m.mono_ns) };
+        self.note_alive(cx, osd);
+    }
+
+    /// A report is taken back when all networks work again.
+    fn note_alive(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
+        let grace = self.grace;
+        let Some(peer) = self.peers.get_mut(&osd).filter(|p| p.silent(cx.now.mono) <= grace) else { return };
         if peer.reported.take().is_some() {
-            report(cx, m.osd, FailureKind::Alive, Duration::ZERO);
+            report(cx, osd, FailureKind::Alive, Duration::ZERO);
         }
     }
 
     /// An OSD's address refuses connections: it is gone.
     pub fn handle_refused(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        if !cx.sh.booted || !cx.sh.map.is_up(osd) {
+        if !self.fast_fail || !cx.sh.booted || !cx.sh.map.is_up(osd) {
             return;
         }
         if let Some(peer) = self.peers.get_mut(&osd) {
@@ -135,7 +171,7 @@ impl Heartbeats {
     pub fn tick(&mut self, cx: &mut Cx<'_>) {
         cx.sh.perf.set_heartbeat_peers(self.peers.len() as u64);
         for (osd, peer) in &mut self.peers {
-            let silent = cx.now.mono - peer.heard;
+            let silent = peer.silent(cx.now.mono);
             let again = peer.reported.is_none_or(|at| cx.now.mono - at >= REPORT_PAUSE);
             if silent > self.grace && again {
                 peer.reported = Some(cx.now.mono);
@@ -164,19 +200,31 @@ impl Heartbeats {
                 lease_ms,
             };
             cx.send(Peer::Osd(*osd), 0, ask, Durable::Now);
+            if peer.front.is_some() {
+                cx.send(Peer::Front(*osd), 0, OsdPing { is_reply: false, mono_ns: cx.now.mono.0 }, Durable::Now);
+            }
         }
     }
 
-    /// Peers, with the last round trip in microseconds.
-    pub fn peers(&self) -> impl Iterator<Item = (OsdId, u32)> {
-        self.peers.iter().map(|(o, p)| (*o, p.rtt_us))
+    /// Peers, with the last round trips in microseconds, on the cluster network and on the public one if that is another.
+    pub fn peers(&self) -> impl Iterator<Item = (OsdId, u32, Option<u32>)> {
+        self.peers.iter().map(|(o, p)| (*o, p.rtt_us, p.front.map(|f| f.rtt_us)))
     }
+}
+
+fn round_trip_us(now: Mono, asked_ns: u64) -> u32 {
+    (now.0.saturating_sub(asked_ns) / 1000) as u32
+}
+
+/// True if an OSD listens for heartbeats on two networks.
+pub(crate) fn has_front(map: &OsdMap, osd: OsdId) -> bool {
+    map.hb_front_addrs(osd).is_some_and(|front| !front.is_blank() && Some(front) != map.hb_back_addrs(osd))
 }
 
 /// OSDs to ask though they share no PG with us, which are `shared`: our neighbours by number, one OSD of every other subtree,
 /// and whoever comes next until there are enough of them. Which one of a subtree goes by our own number, so that together we
 /// ask all of them.
-fn others(map: &OsdMap, whoami: OsdId, level: &str, least: usize, shared: &BTreeSet<OsdId>) -> BTreeSet<OsdId> {
+pub(crate) fn others(map: &OsdMap, whoami: OsdId, level: &str, least: usize, shared: &BTreeSet<OsdId>) -> BTreeSet<OsdId> {
     let up: Vec<OsdId> = map.up_osds().filter(|osd| *osd != whoami).collect();
     let after = up.partition_point(|osd| *osd < whoami);
     let (before, behind) = up.split_at(after);

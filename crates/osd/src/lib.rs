@@ -23,6 +23,7 @@ pub mod ops;
 mod osd;
 pub mod perf;
 mod pg;
+mod probation;
 mod report;
 mod reserver;
 mod sessions;

@@ -6,6 +6,7 @@
 use crate::disk::Disk;
 use crate::effects::{Cx, Durable, Effect, Peer, PgStep, SessionId, Shared, TxcRoute};
 use crate::heartbeat::Heartbeats;
+use crate::probation::Probation;
 use crate::lease::Leases;
 use crate::maps::{self, Maps};
 use crate::ops::{self, Fetched, Limits};
@@ -59,6 +60,7 @@ pub struct Osd {
     pub(crate) pgs: BTreeMap<PgId, Pg>,
     pub(crate) sessions: Sessions,
     pub(crate) heartbeats: Heartbeats,
+    pub(crate) probation: Probation,
     pub(crate) clock: crate::report::Clock,
     pub(crate) keep: crate::keep::Keep,
     pub(crate) commands: crate::command::Commands,
@@ -138,6 +140,7 @@ impl Osd {
             pgs,
             sessions: Sessions::new(),
             heartbeats: Heartbeats::default(),
+            probation: Probation::default(),
             clock: Default::default(),
             keep,
             commands,
@@ -356,6 +359,7 @@ impl Osd {
                 _ => {}
             },
             Message::OsdHeartbeat(m) => self.heartbeats.handle(&mut cx, m),
+            Message::OsdPing(m) if m.is_reply => self.handle_ping_answer(now, disk, from, &m, fx),
             Message::OsdSessionLost(m) => self.ask_peer_again(now, disk, m.osd, fx),
             Message::MOsdOpReply(m) => {
                 for pg in self.pgs.values_mut() {
@@ -433,6 +437,11 @@ impl Osd {
         if was_booted && !self.sh.booted {
             self.handle_marked_down(now, fx);
         }
+        if self.sh.booted {
+            self.probation.end();
+        }
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        self.probation.handle_map(&mut cx, &self.heartbeats.level, self.heartbeats.peers_min);
         match (was_booted, self.sh.booted) {
             (_, false) => self.ask_to_boot(now, disk, fx),
             // Until now the manager had no OSD of our name, or a dead one.
@@ -519,7 +528,7 @@ impl Osd {
         let source = match from {
             Peer::Session(id) => OpSource::Session(id),
             Peer::Osd(osd) => OpSource::Osd(osd),
-            Peer::Mon | Peer::Mgr => return,
+            Peer::Front(_) | Peer::Mon | Peer::Mgr => return,
         };
         let origin = match from {
             Peer::Session(id) => {

@@ -7,6 +7,7 @@ use crate::pg::Wanted;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdForceRecovery, OsdMarkMeDown, OsdScrub, SlowOps};
+use types::msg::internal_osd::OsdPing;
 use types::pg::{OsdStat, PerfStat, PgStat, StoreStatfs};
 use types::{Epoch, Mono, Now, OsdId, PgId, PoolId};
 
@@ -60,7 +61,7 @@ impl Osd {
     pub(crate) fn ask_to_boot(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
         let soon = self.clock.boot_asked.is_some_and(|at| now.mono - at < BOOT_PAUSE);
         // Without any map we do not know whether the cluster wants us at all.
-        if soon || self.maps.epoch() == Epoch(0) || self.clock.stopping {
+        if soon || self.maps.epoch() == Epoch(0) || self.clock.stopping || !self.probation.is_over() {
             return;
         }
         self.clock.boot_asked = Some(now.mono);
@@ -98,6 +99,18 @@ impl Osd {
     pub fn handle_peer_refused(&mut self, now: Now, disk: &mut dyn Disk, osd: OsdId, fx: &mut Vec<Effect>) {
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         self.heartbeats.handle_refused(&mut cx, osd);
+        self.probation.handle_refused(osd);
+    }
+
+    /// Somebody has heard us over one of our networks.
+    pub(crate) fn handle_ping_answer(&mut self, now: Now, disk: &mut dyn Disk, from: Peer, m: &OsdPing, fx: &mut Vec<Effect>) {
+        if let Peer::Front(osd) = from {
+            self.heartbeats.handle_front(&mut Cx { now, disk, sh: &mut self.sh, fx }, osd, m);
+        }
+        self.probation.handle_answer(from);
+        if !self.sh.booted {
+            self.ask_to_boot(now, disk, fx);
+        }
     }
 
     /// The map says that we are down. Who is marked down again and again while it runs keeps everybody peering: its network
@@ -106,6 +119,7 @@ impl Osd {
         if self.clock.stopping {
             return;
         }
+        self.probation.begin();
         if let Some(why) = self.clock.markdowns.note(now.mono, self.sh.whoami) {
             self.prepare_stop(fx);
             fx.push(Effect::Stop { why });
@@ -144,6 +158,7 @@ impl Osd {
         self.tell_merges(now, disk, fx);
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         self.heartbeats.tick(&mut cx);
+        self.probation.tick(&mut cx);
         for (osd, epoch) in std::mem::take(&mut self.heartbeats.behind) {
             self.share_map_with_osd(disk, osd, epoch, fx);
         }
@@ -240,7 +255,7 @@ impl Osd {
             // What is durable can be read: there is no second moment to tell of.
             perf: PerfStat { commit_latency_ns: commit, apply_latency_ns: commit },
             statfs,
-            hb_peers: self.heartbeats.peers().map(|(osd, _)| osd.0).collect(),
+            hb_peers: self.heartbeats.peers().map(|(osd, ..)| osd.0).collect(),
             num_pgs: (primary + replica + stray) as u32,
             num_osds: 1,
             num_per_pool_osds: 1,

@@ -6,6 +6,7 @@
 //! Why two: a primary first takes its own slot, then its copies', in ascending order: so nobody waits in a circle.
 //! Upstream: doc/dev/osd_internals/backfill_reservation.rst; common/AsyncReserver.h.
 
+use serde_json::{Value, json};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use types::PgId;
@@ -66,6 +67,22 @@ impl Reserver {
         !self.held.is_empty()
     }
 
+    /// As `dump_recovery_reservations` shows it.
+    pub fn dump(&self) -> Value {
+        let item = |(pg, prio): (&PgId, u8)| json!({"item": pg.to_string(), "prio": prio, "can_preempt": true});
+        let mut queues: BTreeMap<u8, Vec<(u64, Value)>> = BTreeMap::new();
+        for (pg, (prio, arrival)) in &self.waiting {
+            queues.entry(*prio).or_default().push((*arrival, item((pg, *prio))));
+        }
+        let queues = queues.into_iter().map(|(priority, mut items)| {
+            items.sort_by_key(|(arrival, _)| *arrival);
+            let items: Vec<Value> = items.into_iter().map(|(_, item)| item).collect();
+            json!({"priority": priority, "items": items})
+        });
+        let held: Vec<Value> = self.held.iter().map(|(pg, prio)| item((pg, *prio))).collect();
+        json!({"max_allowed": self.max, "min_priority": 0, "queues": queues.collect::<Vec<_>>(), "in_progress": held})
+    }
+
     /// What there is to tell, in order.
     pub fn take_news(&mut self) -> Vec<(PgId, SlotNews)> {
         std::mem::take(&mut self.news)
@@ -120,6 +137,9 @@ mod tests {
             r.request(pg(n), priority);
         }
         assert_eq!(r.take_news(), [(pg(1), Granted), (pg(2), Granted)]);
+        let item = |n, prio| json!({"item": pg(n).to_string(), "prio": prio, "can_preempt": true});
+        let queues = json!([{"priority": 100, "items": [item(3, 100)]}, {"priority": 140, "items": [item(4, 140), item(5, 140)]}]);
+        assert_eq!(r.dump(), json!({"max_allowed": 2, "min_priority": 0, "queues": queues, "in_progress": [item(1, 180), item(2, 180)]}));
         r.cancel(pg(1));
         r.cancel(pg(2));
         assert_eq!(r.take_news(), [(pg(4), Granted), (pg(5), Granted)]);

@@ -96,7 +96,8 @@ impl Endpoint {
             self.events.push_back(Event::Reset { conn: id, why: Fault::NoAddress });
             return id;
         };
-        let conn = Conn::new(State::Connecting, policy, peer_kind, target, addrs.clone());
+        let mut conn = Conn::new(State::Connecting, policy, peer_kind, target, addrs.clone());
+        conn.back = policy == Policy::LosslessPeer;
         self.conns.insert(id, conn);
         if !policy.lossy() {
             self.sessions.insert(target, id);
@@ -213,6 +214,11 @@ impl Endpoint {
     /// Our addresses as peers are told.
     pub fn addrs(&self) -> &AddrVec {
         &self.addrs
+    }
+
+    /// Who we are in a session.
+    fn own_addrs(&self, back: bool) -> &AddrVec {
+        if back && !self.config.back_addrs.is_blank() { &self.config.back_addrs } else { &self.addrs }
     }
 
     /// Sessions in any state, for status reports.

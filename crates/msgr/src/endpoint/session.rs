@@ -29,8 +29,9 @@ impl Endpoint {
         if !conn.lossy && conn.client_cookie == 0 {
             conn.client_cookie = fresh;
         }
+        let Some(conn) = self.socks.get(&sock).and_then(|s| self.conns.get(&s.conn)) else { return Ok(()) };
         let ident = ClientIdent {
-            addrs: self.addrs.clone(),
+            addrs: self.own_addrs(conn.back).clone(),
             target: conn.target,
             num: self.config.num,
             global_seq: conn.global_seq,
@@ -46,7 +47,7 @@ impl Endpoint {
         self.set_phase(sock, Phase::Reconnect);
         let Some(conn) = self.socks.get(&sock).and_then(|s| self.conns.get(&s.conn)) else { return Ok(()) };
         let reconnect = Reconnect {
-            addrs: self.addrs.clone(),
+            addrs: self.own_addrs(conn.back).clone(),
             client_cookie: conn.client_cookie,
             server_cookie: conn.server_cookie,
             global_seq: conn.global_seq,
@@ -135,7 +136,8 @@ impl Endpoint {
 impl Endpoint {
     pub(super) fn on_client_ident(&mut self, sock: SockId, ident: ClientIdent) -> Result<(), Fault> {
         let blank = ident.addrs.0.first().is_none_or(|a| *a == EntityAddr::default());
-        if blank || !self.addrs.0.contains(&ident.target) {
+        let back = !self.addrs.0.contains(&ident.target);
+        if blank || !self.own_addrs(back).0.contains(&ident.target) {
             return Err(Fault::WrongAddress);
         }
         let missing = (self.config.features_required | REQUIRED) & !ident.supported;
@@ -147,6 +149,7 @@ impl Endpoint {
         let (id, kind) = (s.conn, s.peer_kind);
         let Some(conn) = self.conns.get_mut(&id) else { return Ok(()) };
         conn.peer_kind = kind;
+        conn.back = back;
         conn.policy = self.config.accept_policy(kind);
         conn.lossy = conn.policy.lossy() || ident.flags & LOSSY != 0;
         conn.target = ident.addrs.msgr2().unwrap_or_default();
@@ -188,7 +191,7 @@ impl Endpoint {
     /// Two sockets race for one session: the one dialled towards the lower address wins.
     fn ours_wins(&self, known: ConnId) -> bool {
         let Some(conn) = self.conns.get(&known) else { return false };
-        !conn.policy.server() && Conn::key(&conn.peer_addrs) > Conn::key(&self.addrs)
+        !conn.policy.server() && Conn::key(&conn.peer_addrs) > Conn::key(self.own_addrs(conn.back))
     }
 
     fn ask_to_wait(&mut self, sock: SockId, known: ConnId) -> Result<(), Fault> {
@@ -205,10 +208,10 @@ impl Endpoint {
     fn adopt(&mut self, from: ConnId, known: ConnId) {
         let Some(new) = self.conns.get(&from) else { return };
         let (cookie, num, features, gs) = (new.client_cookie, new.peer_num, new.features, new.peer_global_seq);
-        let (addrs, target) = (new.peer_addrs.clone(), new.target);
+        let (addrs, target, back) = (new.peer_addrs.clone(), new.target, new.back);
         if let Some(old) = self.conns.get_mut(&known) {
             (old.client_cookie, old.peer_num, old.features, old.peer_global_seq) = (cookie, num, features, gs);
-            (old.peer_addrs, old.target) = (addrs, target);
+            (old.peer_addrs, old.target, old.back) = (addrs, target, back);
         }
     }
 
@@ -237,8 +240,9 @@ impl Endpoint {
         if let Some(key) = Conn::key(&conn.peer_addrs).filter(|_| !conn.lossy) {
             self.sessions.insert(key, s.conn);
         }
+        let Some(conn) = self.conns.get(&s.conn) else { return Ok(()) };
         let ident = ServerIdent {
-            addrs: self.addrs.clone(),
+            addrs: self.own_addrs(conn.back).clone(),
             num: self.config.num,
             global_seq: self.global_seq,
             supported: self.config.features_supported,
@@ -330,6 +334,9 @@ impl Endpoint {
         conn.requeue();
         if conn.policy.server() || (conn.policy.standby() && conn.queue.is_empty() && !wait) {
             conn.state = State::Standby;
+            if was == State::Ready && !conn.policy.server() {
+                self.events.push_back(Event::Standby { conn: id });
+            }
             return;
         }
         if conn.server_cookie != 0 {

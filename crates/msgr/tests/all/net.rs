@@ -18,6 +18,7 @@ pub type End = (usize, SockId);
 pub struct Node {
     pub endpoint: Endpoint,
     pub addr: SocketAddr,
+    pub back: Option<SocketAddr>,
     /// Everything its owner was told, except authentication.
     pub events: Vec<Event>,
     /// The mode it grants peers that connect.
@@ -76,9 +77,10 @@ impl Net {
     }
 
     pub fn add(&mut self, config: Config, port: u16) -> usize {
+        let back = config.back_addrs.msgr2().and_then(|a| a.sock);
         let endpoint = Endpoint::new(config, u64::from(port));
         let key = Bytes::from_static(KEY);
-        self.nodes.push(Node { endpoint, addr: sock_addr(port), events: Vec::new(), mode: msgr::MODE_CRC, key });
+        self.nodes.push(Node { endpoint, addr: sock_addr(port), back, events: Vec::new(), mode: msgr::MODE_CRC, key });
         self.nodes.len() - 1
     }
 
@@ -180,7 +182,7 @@ impl Net {
         match action {
             Action::Dial { sock, addr } => {
                 let local = self.nodes[node].addr;
-                let Some(to) = self.nodes.iter().position(|n| n.addr == addr) else {
+                let Some(to) = self.nodes.iter().position(|n| n.addr == addr || n.back == Some(addr)) else {
                     return self.nodes[node].endpoint.handle_closed(now, sock);
                 };
                 let accepted = SockId(SockId::ACCEPTED | self.next_accepted);

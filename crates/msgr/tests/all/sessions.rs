@@ -131,6 +131,45 @@ fn peers(seed: u64, mode: u32) -> Net {
     net
 }
 
+/// An OSD that other OSDs reach elsewhere says so to them, and to nobody else: stock clients compare what it says of itself with the map.
+#[test]
+fn two_networks_have_one_identity_each() {
+    let mut net = Net::new(1);
+    for port in [6800, 6801] {
+        let mut config = Config::new(EntityKind::OSD, port.into(), addrs(port), FEATURES);
+        config.back_addrs = addrs(port + 1000);
+        config.accept = vec![(EntityKind::OSD, Policy::LosslessPeer)];
+        net.add(config, port);
+    }
+    let client = net.client(5);
+    let now = net.now;
+    let dial = |net: &mut Net, from: usize, kind, to: u16, policy| {
+        let conn = net.nodes[from].endpoint.connect(now, kind, &addrs(to), policy);
+        net.nodes[from].endpoint.send(now, conn, message(to.into()));
+        net.settle();
+    };
+    let idents = |net: &mut Net, node: usize| {
+        let all: Vec<(String, bool)> = std::mem::take(&mut net.nodes[node].events).into_iter().filter_map(|e| match e {
+            Event::Ready { peer, .. } => Some((peer.addrs.to_string(), peer.lossy)),
+            _ => None,
+        }).collect();
+        all
+    };
+    let ident = |port: u16, lossy: bool| vec![(addrs(port).to_string(), lossy)];
+    dial(&mut net, client, EntityKind::OSD, 6801, Policy::LossyClient);
+    assert_eq!(idents(&mut net, client), ident(6801, true));
+    idents(&mut net, 1);
+    // Pings over the public network.
+    dial(&mut net, 0, EntityKind::OSD, 6801, Policy::LossyClient);
+    assert_eq!((idents(&mut net, 0), idents(&mut net, 1)), (ident(6801, true), ident(6800, true)));
+    // Both dial the other: one session.
+    dial(&mut net, 0, EntityKind::OSD, 7801, Policy::LosslessPeer);
+    assert_eq!((idents(&mut net, 0), idents(&mut net, 1)), (ident(7801, false), ident(7800, false)));
+    dial(&mut net, 1, EntityKind::OSD, 7800, Policy::LosslessPeer);
+    assert_eq!((idents(&mut net, 0), idents(&mut net, 1)), (vec![], vec![]));
+    assert_eq!((net.nodes[0].endpoint.session_count(), net.nodes[1].endpoint.session_count()), (2, 3));
+}
+
 /// Sends `tid` from a node to the other, whichever of them opens the session.
 fn send(net: &mut Net, from: usize, tid: u64) {
     send_msg(net, from, message(tid));
@@ -145,6 +184,23 @@ fn send_msg(net: &mut Net, from: usize, msg: RawMessage) {
 
 fn resets(net: &Net) -> usize {
     net.nodes.iter().flat_map(|n| &n.events).filter(|e| matches!(e, Event::Reset { why: Fault::SessionReset, .. })).count()
+}
+
+#[test]
+fn a_session_that_loses_its_socket_in_silence_says_so_once_and_goes_on_when_there_is_something_to_say() {
+    let mut net = peers(1, MODE_CRC);
+    send(&mut net, 0, 1);
+    net.run_until(10_000_000_000);
+    let end = *net.peers.keys().next().expect("a socket");
+    net.cut(end);
+    net.run_until(60_000_000_000);
+    for node in 0..2 {
+        let told = net.nodes[node].events.iter().filter(|e| matches!(e, Event::Standby { .. })).count();
+        assert_eq!((told, net.nodes[node].endpoint.session_count()), (1, 1));
+    }
+    send(&mut net, 1, 2);
+    net.run_until(70_000_000_000);
+    assert_eq!((net.received(0), net.received(1), resets(&net)), (vec![2], vec![1], 0));
 }
 
 #[test]

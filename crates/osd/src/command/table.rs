@@ -40,7 +40,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     c("dump_watchers", "show clients which have active watches, and on which objects"),
     c("dump_blocklist", "dump blocklisted clients and times"),
     c("dump_osd_network value:Int?", "Dump osd heartbeat network ping times"),
-    c("dump_pgstate_history", "show recent state history"),
+    c("dump_recovery_reservations", "show recovery reservations"),
     c("get_latest_osdmap", "force osd to update the latest map from the mon"),
     c("flush_pg_stats", "flush pg stats"),
     c("send_beacon", "send OSD beacon to mon immediately"),

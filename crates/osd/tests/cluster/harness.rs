@@ -15,8 +15,8 @@ use std::time::Duration;
 use store::mem::{MemDev, MemDisk, MemIo, MemKv};
 use store::{Store, StoreConfig};
 use types::map::{OsdMap, PgPool};
-use types::msg::internal::FailureKind;
-use types::msg::internal_osd::PgBody;
+use types::msg::internal::{FailureKind, OsdFailure};
+use types::msg::internal_osd::{OsdPing, PgBody};
 use types::msg::mon::MOsdMap;
 use types::msg::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, osd_flag};
 use types::msg::{Message, OsdOp};
@@ -44,6 +44,15 @@ struct Daemon {
     read_bytes: u64,
     /// Only clients reach it.
     cut_off: bool,
+    /// A network over which it and other OSDs do not hear each other.
+    lost: Option<Network>,
+}
+
+/// Between OSDs there are two, if that was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Network {
+    Cluster,
+    Public,
 }
 
 pub struct Pending {
@@ -91,6 +100,10 @@ pub struct Cluster {
     options: ConfigValues,
     /// Entries that PG logs of OSDs started from now on keep.
     pub log_entries_max: usize,
+    /// OSDs started from now on have a network of their own.
+    pub two_networks: bool,
+    /// What OSDs told the monitors of each other.
+    pub reports: Vec<OsdFailure>,
 }
 
 const FSID: Uuid = Uuid::from_u128(7);
@@ -114,7 +127,7 @@ impl Cluster {
         map.pool_name.insert(POOL, "p".into());
         map.pool_max = 1;
         let daemons = (0..osds)
-            .map(|_| Daemon { disk: MemDisk::new(64 << 20), running: None, boots: 0, reads_to_fail: 0, read_bytes: 0, cut_off: false })
+            .map(|_| Daemon { disk: MemDisk::new(64 << 20), running: None, boots: 0, reads_to_fail: 0, read_bytes: 0, cut_off: false, lost: None })
             .collect();
         let mut c = Cluster {
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -136,6 +149,8 @@ impl Cluster {
             map_dirty: false,
             options: ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host"),
             log_entries_max: 20,
+            two_networks: false,
+            reports: Vec::new(),
         };
         options.iter().for_each(|(name, value)| c.options.set(name, Source::File, value).unwrap());
         c.publish();
@@ -190,8 +205,8 @@ impl Cluster {
         }
     }
 
-    fn addrs(osd: OsdId, boots: u32) -> AddrVec {
-        let sock = format!("127.0.0.1:{}", 6800 + osd.0).parse().unwrap();
+    fn addrs(port: i32, osd: OsdId, boots: u32) -> AddrVec {
+        let sock = format!("127.0.0.1:{}", port + osd.0).parse().unwrap();
         AddrVec(vec![EntityAddr::msgr2(sock, boots)])
     }
 
@@ -204,8 +219,8 @@ impl Cluster {
             whoami: osd,
             fsid: FSID,
             uuid: Uuid::from_u128(osd.0 as u128 + 1),
-            addrs: Self::addrs(osd, d.boots),
-            cluster_addrs: Self::addrs(osd, d.boots),
+            addrs: Self::addrs(6800, osd, d.boots),
+            cluster_addrs: Self::addrs(if self.two_networks { 7800 } else { 6800 }, osd, d.boots),
             metadata: BTreeMap::new(),
             device_class: String::new(),
             crush_location: BTreeMap::new(),
@@ -231,7 +246,7 @@ impl Cluster {
             return;
         }
         d.disk.crash(&mut self.rng);
-        self.net.retain(|(from, to), _| *from != Peer::Osd(osd) && *to != osd);
+        self.net.retain(|(from, to), _| ![Peer::Osd(osd), Peer::Front(osd)].contains(from) && *to != osd);
         // Its peers' connections are refused.
         self.mark_down(osd);
         self.map.osd_xinfo[osd.0 as usize].dead_epoch = self.map.epoch.next();
@@ -244,6 +259,16 @@ impl Cluster {
 
     pub fn rejoin(&mut self, osd: OsdId) {
         self.daemons[osd.0 as usize].cut_off = false;
+    }
+
+    /// From now on it and other OSDs do not hear each other over that network, or hear each other again.
+    pub fn lose(&mut self, osd: OsdId, network: Option<Network>) {
+        self.daemons[osd.0 as usize].lost = network;
+    }
+
+    /// Where `other` should be nobody listens, `osd` finds.
+    pub fn refuse(&mut self, osd: OsdId, other: OsdId) {
+        self.turn(osd, |core, store, now, fx| core.handle_peer_refused(now, store, other, fx));
     }
 
     /// An operator marks a running OSD down.
@@ -386,6 +411,8 @@ impl Cluster {
                 self.map.osd_state[i] |= OsdMap::STATE_UP;
                 self.map.client_addrs[i] = m.public_addrs;
                 self.map.cluster_addrs[i] = m.cluster_addrs;
+                self.map.hb_back_addrs[i] = m.hb_back_addrs;
+                self.map.hb_front_addrs[i] = m.hb_front_addrs;
                 self.map.osd_info[i].up_from = self.map.epoch.next();
                 self.map_dirty = true;
             }
@@ -428,10 +455,11 @@ impl Cluster {
                 }
                 self.publish();
             }
-            Message::OsdFailure(m)
-                if m.kind != FailureKind::Alive && !self.is_running(m.target) && self.map.is_up(m.target) =>
-            {
-                self.mark_down(m.target);
+            Message::OsdFailure(m) => {
+                if m.kind != FailureKind::Alive && !self.is_running(m.target) && self.map.is_up(m.target) {
+                    self.mark_down(m.target);
+                }
+                self.reports.push(m);
             }
             Message::MLog(m) => self.said.extend(m.entries.into_iter().map(|e| e.msg)),
             _ => {}
@@ -441,11 +469,12 @@ impl Cluster {
     fn effects(&mut self, from: OsdId, fx: Vec<Effect>) {
         for effect in fx {
             match effect {
-                Effect::Send { to: Peer::Osd(to), tid, msg } => {
+                Effect::Send { to: over @ (Peer::Osd(to) | Peer::Front(to)), tid, msg } => {
                     let raw = msg.to_raw(types::features::SUPPORTED);
                     let msg = Message::decode(&raw).unwrap();
                     if self.is_running(to) {
-                        self.net.entry((Peer::Osd(from), to)).or_default().push_back((tid, msg));
+                        let from = if over == Peer::Osd(to) { Peer::Osd(from) } else { Peer::Front(from) };
+                        self.net.entry((from, to)).or_default().push_back((tid, msg));
                     }
                 }
                 Effect::Send { to: Peer::Mon, .. } if self.daemons[from.0 as usize].cut_off => {}
@@ -608,8 +637,10 @@ impl Cluster {
     /// One thing happens, chosen by the seed.
     pub fn step(&mut self) {
         let cut_off = |osd: &OsdId| self.daemons[osd.0 as usize].cut_off;
+        let lost = |osd: &OsdId, network| self.daemons[osd.0 as usize].lost == Some(network);
         let parted = |(from, to): &(Peer, OsdId)| match from {
-            Peer::Osd(from) => cut_off(from) || cut_off(to),
+            Peer::Osd(from) => [from, to].iter().any(|o| cut_off(o) || lost(o, Network::Cluster)),
+            Peer::Front(from) => [from, to].iter().any(|o| cut_off(o) || lost(o, Network::Public)),
             Peer::Session(_) => self.clients_are_far,
             Peer::Mon | Peer::Mgr => cut_off(to),
         };
@@ -660,6 +691,11 @@ impl Cluster {
     fn deliver(&mut self, key: (Peer, OsdId)) {
         let Some((tid, msg)) = self.net.get_mut(&key).and_then(VecDeque::pop_front) else { return };
         let (from, to) = key;
+        if let (Peer::Osd(asker) | Peer::Front(asker), Message::OsdPing(OsdPing { is_reply: false, mono_ns })) = (from, &msg) {
+            let over = if from == Peer::Osd(asker) { Peer::Osd(to) } else { Peer::Front(to) };
+            let answer = OsdPing { is_reply: true, mono_ns: *mono_ns };
+            return self.net.entry((over, asker)).or_default().push_back((0, answer.into()));
+        }
         self.turn(to, |core, store, now, fx| match (from, msg) {
             (Peer::Mon, Message::MOsdMap(m)) => core.handle_maps(now, store, &m, fx),
             (from, msg) => core.handle_message(now, store, from, tid, msg, fx),
@@ -778,7 +814,7 @@ impl Cluster {
     }
 
     pub fn is_clean(&self) -> bool {
-        self.net.values().flatten().all(|(_, m)| matches!(m, Message::OsdHeartbeat(_))) && self.pgs().iter().all(|pg| self.state(*pg) == "active+clean")
+        self.net.values().flatten().all(|(_, m)| matches!(m, Message::OsdHeartbeat(_) | Message::OsdPing(_))) && self.pgs().iter().all(|pg| self.state(*pg) == "active+clean")
     }
 
     /// The state of a PG as its primary has it.

@@ -6,6 +6,7 @@ mod harness;
 mod leases;
 mod lost;
 mod merge;
+mod networks;
 mod no_room;
 mod past;
 mod scrub;

@@ -69,6 +69,14 @@ message! {
     }
 }
 message! {
+    /// Does what we say over this connection reach you? Yes, says the answer, over the same one.
+    OsdPing = 0x7105, v 1, c 1, p 196 {
+        is_reply: bool,
+        /// The asker's monotonic time in nanoseconds, returned as it came.
+        mono_ns: u64,
+    }
+}
+message! {
     /// Our session with you was reset: what we said last may never have arrived. Ask again for what you wait for.
     OsdSessionLost = 0x7104, v 1, c 1, p 127 { osd: OsdId, }
 }
