@@ -157,6 +157,10 @@ impl Pg {
     }
 
     fn run(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
+        // Also one that waited: whoever fenced the client off relies on it that nothing of it happens any more.
+        if matches!(op.source, OpSource::Session(_)) && cx.sh.map.is_blocklisted(&op.origin.addr) {
+            return self.refuse(cx, op, Errno::ESHUTDOWN);
+        }
         if self.must_recover(&op.object, op.access) {
             return self.wait_for_recovery(cx, op);
         }

@@ -2,9 +2,10 @@
 //!
 //! Upstream: doc/dev/peering.rst; doc/dev/osd_internals/log_based_pg.rst.
 
-use crate::harness::{Cluster, POOL, session};
+use crate::harness::{Cluster, Network, POOL, session};
 use crate::{append, overrun_log};
 use rand::Rng;
+use types::map::OsdMap;
 use types::{Errno, OsdId, Utime};
 use types::msg::OsdOp;
 use types::msg::osd::osd_flag;
@@ -330,4 +331,32 @@ fn who_is_blocklisted_is_refused() {
     let tid = c.submit(1, "o", osd_flag::WRITE, append("y"));
     assert_eq!(c.wait(tid).result, Errno::ESHUTDOWN.wire());
     assert_eq!(c.read("o"), b"x", "others are served");
+}
+
+/// Whoever takes over what a client had, as RBD's exclusive lock is, relies on that.
+#[test]
+fn what_waited_when_its_client_was_blocklisted_is_refused() {
+    let (mut c, [primary, ..]) = of_three(1280);
+    assert_eq!(c.write("o", append("x")).result, 0);
+    c.crash(primary);
+    assert_eq!(c.write("o", append("y")).result, 0);
+    c.map.flags |= OsdMap::FLAG_NORECOVER;
+    c.publish();
+    c.start(primary);
+    let pg = c.pgs()[0];
+    while c.primary(pg) != primary {
+        c.step();
+    }
+    c.until_state(pg, "active");
+    // It lacks the object, and gets it from nobody for a while.
+    c.lose(primary, Some(Network::Cluster));
+    let tid = c.submit(1, "o", osd_flag::WRITE, append("z"));
+    c.run(50);
+    assert!(c.pending[&tid].reply.is_none(), "nothing to wait for");
+    c.map.blocklist.insert(session(1).addr.as_any(), Utime { sec: 100_000, nsec: 0 });
+    c.publish();
+    c.run(50);
+    c.lose(primary, None);
+    assert_eq!(c.wait(tid).result, Errno::ESHUTDOWN.wire());
+    assert_eq!(c.read("o"), b"xy");
 }
