@@ -178,14 +178,22 @@ impl Mgr {
         if osds.is_empty() {
             return Err(CommandError::invalid("must specify one or more OSDs"));
         }
+        let states = || self.pgs().pgs.values().map(|s| s.state);
+        let unknown = states().filter(|state| *state == PgState::UNKNOWN).count();
+        if unknown > 0 {
+            let text = format!("{unknown} pgs have unknown state; cannot draw any conclusions");
+            return Err(CommandError::new(Errno::EAGAIN, text));
+        }
+        // What is whole elsewhere needs no copy here, whatever this OSD said last; a dead one will say nothing more.
+        let clean = states().all(|s| s.has(PgState::ACTIVE) && s.has(PgState::CLEAN) && !s.has(PgState::STALE));
         let mut sorted: BTreeMap<&str, BTreeSet<OsdId>> = BTreeMap::new();
         let mut affected = BTreeSet::new();
         for osd in &osds {
             let mapped: Vec<PgId> = self.pgs().pgs_of_osd(*osd).map(|(pg, _)| *pg).collect();
-            let report = self.pgs().osds.get(osd);
+            let report = self.pgs().osds.get(osd).filter(|_| self.osdmap().is_up(*osd));
             let verdict = match report {
                 _ if !mapped.is_empty() => "active",
-                _ if !self.osdmap().exists(*osd) => "safe_to_destroy",
+                _ if clean || !self.osdmap().exists(*osd) => "safe_to_destroy",
                 None => "missing_stats",
                 Some(r) if r.stat.num_pgs > 0 => "stored_pgs",
                 Some(_) => "safe_to_destroy",
@@ -207,13 +215,15 @@ impl Mgr {
             why += &format!("OSD(s) {} have {} pgs currently mapped to them. ", names(&list("active")), affected.len());
         }
         if !list("missing_stats").is_empty() {
-            why += &format!("OSD(s) {} have no reported stats. ", names(&list("missing_stats")));
+            why += &format!("OSD(s) {} report nothing, and not all PGs are active+clean. ", names(&list("missing_stats")));
         }
         if !list("stored_pgs").is_empty() {
-            why += &format!("OSD(s) {} report that they still hold PGs. ", names(&list("stored_pgs")));
+            why += &format!("OSD(s) {} report that they still hold PGs, and not all PGs are active+clean. ", names(&list("stored_pgs")));
         }
         match why.is_empty() {
             true => Ok(Reply::status(format!("OSD(s) {} are safe to destroy without reducing data durability.", names(&osds)))),
+            // Nobody knows yet: to be asked again.
+            false if list("active").is_empty() && list("stored_pgs").is_empty() => Err(CommandError::new(Errno::EAGAIN, why)),
             false => Err(CommandError::new(Errno::EBUSY, why)),
         }
     }

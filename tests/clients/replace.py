@@ -1,0 +1,152 @@
+#!/usr/bin/python3
+"""Follows "Replace a disk" and "Replace a node" of docs/operations.md, command by command, while a stock client writes: a disk
+that still works, one that is dead, then a whole node for another. At the end every object reads as it was written, and nothing of
+the old node is left in the map.
+
+    replace.py -c DIR/ceph.conf --bin BINARY
+"""
+import json, os, re, shutil, signal, subprocess, threading, time, uuid
+from harness import Client, arguments, check, equal, until
+from kill_one import bench, clean, finish
+from stock_cluster import read_pids
+
+NEW_HOST = "the-new-node"
+
+class Operator:
+    def __init__(self, client, args):
+        self.client, self.bin, self.conf = client, args.bin, args.conf
+        self.dir = os.path.dirname(os.path.realpath(args.conf))
+
+    def ceph(self, text, **kw):
+        return self.client.ceph(*text.split(), **kw)[0].strip()
+
+    def home(self, osd):
+        return "%s/osd.%s" % (self.dir, osd)
+
+    def stop(self, osd, how=signal.SIGTERM):
+        """kill $(cat DIR/run/osd.N.pid)"""
+        pid = read_pids(self.dir)["osd.%s" % osd]
+        os.kill(pid, how)
+        until(lambda: not os.path.exists("/proc/%d" % pid), "osd.%s ended" % osd, 30)
+
+    def is_safe(self, *osds):
+        return "safe to destroy" in self.client.ceph("osd", "safe-to-destroy", *osds, rc=None)[1]
+
+    def await_safe(self, *osds):
+        until(lambda: self.is_safe(*osds), "safe to destroy %s" % (osds,), 120)
+
+    def await_clean(self):
+        until(lambda: clean(self.client), "every placement group active and clean", 180)
+
+    def new_disk(self, osd):
+        """rm -r; mkdir; cuttlebone up"""
+        shutil.rmtree(self.home(osd))
+        os.mkdir(self.home(osd))
+        subprocess.run([self.bin, "up", "--dir", self.dir], check=True, stdout=subprocess.DEVNULL)
+        self.await_clean()
+
+    def new_osd(self, host):
+        """ceph osd new, a keyring, --mkfs, start: as on any machine."""
+        run = lambda *argv: subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
+        ident, key = str(uuid.uuid4()), run("ceph-authtool", "--gen-print-key")
+        osd = self.ceph("osd new %s -i -" % ident, input=json.dumps({"cephx_secret": key}))
+        with open(self.conf, "a") as f:
+            f.write("[osd.%s]\nhost = %s\n" % (osd, host))
+        os.mkdir(self.home(osd))
+        run("ceph-authtool", "--create-keyring", self.home(osd) + "/keyring", "--name", "osd." + osd, "--add-key", key)
+        run(self.bin, "osd", "-i", osd, "-c", self.conf, "--mkfs", "--osd-uuid", ident)
+        run(self.bin, "osd", "-i", osd, "-c", self.conf)
+        return osd
+
+    def osds(self):
+        return {o["osd"]: o for o in self.client.json("osd", "dump")["osds"]}
+
+class Writer(threading.Thread):
+    """Puts one object after the other, and reads them all at the end."""
+
+    def __init__(self, conf):
+        super().__init__(daemon=True)
+        self.argv = ["rados", "-c", conf, "-p", "kill"]
+        self.wrote, self.failed, self.longest, self.over = {}, [], 0, False
+
+    def rados(self, *words, **kw):
+        return subprocess.run([*self.argv, *words], capture_output=True, timeout=120, **kw)
+
+    def run(self):
+        while not self.over and not self.failed:
+            name, content, at = "put.%d" % len(self.wrote), os.urandom(20000), time.monotonic()
+            p = self.rados("put", name, "-", input=content)
+            self.longest = max(self.longest, time.monotonic() - at)
+            if p.returncode:
+                self.failed.append("%s: %s" % (name, p.stderr.decode()))
+            self.wrote[name] = content
+
+    def finish(self):
+        self.over = True
+        self.join(130)
+        check(not self.failed, self.failed)
+        for name, content in self.wrote.items():
+            check(self.rados("get", name, "-").stdout == content, name + " is not what was written")
+        return len(self.wrote)
+
+def replace_disks(o):
+    before = o.osds()
+    check(not o.is_safe(2), "safe to destroy while it has data")
+    # It still works.
+    o.ceph("osd ok-to-stop 2")
+    o.ceph("osd out 2")
+    o.await_safe(2)
+    o.stop(2)
+    o.ceph("osd destroy 2 --yes-i-really-mean-it")
+    check("destroyed" in o.osds()[2]["state"], o.osds()[2])
+    o.new_disk(2)
+    # It is dead already.
+    o.stop(1, signal.SIGKILL)
+    os.unlink(o.home(1) + "/block")
+    o.ceph("osd out 1")
+    o.await_safe(1)
+    o.ceph("osd destroy 1 --yes-i-really-mean-it")
+    o.new_disk(1)
+    for osd, old in before.items():
+        now = o.osds()[osd]
+        check(now["up"] and now["in"] and (now["uuid"] != old["uuid"]) == (osd > 0), now)
+
+def replace_node(o):
+    old = sorted(o.osds())
+    old_host = next(n["name"] for n in o.client.json("osd", "tree")["nodes"] if n["type"] == "host")
+    new = [int(o.new_osd(NEW_HOST)) for _ in old]
+    until(lambda: all(o.osds()[osd]["up"] for osd in new), "the new node's OSDs up", 30)
+    o.await_clean()
+    o.ceph("osd out " + " ".join(map(str, old)))
+    o.await_safe(*old)
+    for osd in old:
+        o.stop(osd)
+        o.ceph("osd purge %d --yes-i-really-mean-it" % osd)
+    o.ceph("osd crush rm " + old_host)
+    o.await_clean()
+    equal(sorted(o.osds()), new, "OSDs")
+    equal([n["name"] for n in o.client.json("osd", "tree")["nodes"] if n["type"] == "host"], [NEW_HOST], "hosts")
+    check(not re.search(r"\bosd\.[012]\b", o.ceph("auth ls -f json")), "keys of the old OSDs are left")
+
+def main():
+    a = arguments(__doc__).parse_args()
+    client = Client(a.conf)
+    o = Operator(client, a)
+    # Two copies, so that two of three OSDs are enough for them.
+    o.ceph("osd pool create kill 16")
+    o.ceph("osd pool set kill size 2")
+    o.await_clean()
+    wrote = finish(bench(a.conf, "4", "write", "-b", "16384", "-t", "16", "--no-cleanup"), "rados bench write")
+    writer = Writer(a.conf)
+    writer.start()
+    replace_disks(o)
+    replace_node(o)
+    puts = writer.finish()
+    read = finish(bench(a.conf, "600", "seq", "-t", "16"), "rados bench seq")
+    equal(read["Total reads made"], wrote["Total writes made"], "objects read")
+    print("two disks and a node replaced: %s objects and %d written meanwhile read as they were written; the longest write took %.1f s" % (
+        wrote["Total writes made"], puts, writer.longest))
+    client.close()
+
+if __name__ == "__main__":
+    main()
