@@ -30,7 +30,8 @@ const patience = 60 * time.Second
 type Op struct {
 	Object string `json:"object"`
 	Client int    `json:"client"`
-	// read, write (the whole object), append, remove, or swap: write the whole object if it begins with Expect.
+	// read, write (the whole object), append, remove, swap: write the whole object if it begins with Expect, or exchange: write
+	// the whole object if it is there, and return how it began.
 	Op     string `json:"op"`
 	Arg    string `json:"arg"`
 	Expect string `json:"expect"`
@@ -39,7 +40,7 @@ type Op struct {
 	Return *int64 `json:"return"`
 	// ok, absent (ENOENT) or differs (of a swap).
 	Result string `json:"result"`
-	// What a read returned.
+	// What a read or an exchange returned.
 	Value string `json:"value"`
 }
 
@@ -94,6 +95,11 @@ func step(now string, op Op, out answer) (bool, string) {
 			return says("absent"), now
 		}
 		return says("ok"), absent
+	case "exchange":
+		if !there {
+			return says("absent"), now
+		}
+		return says("ok") && (!out.known || strings.HasPrefix(now, out.value) && len(out.value) == token), op.Arg
 	case "swap":
 		if there && strings.HasPrefix(now, op.Expect) {
 			return says("ok"), op.Arg

@@ -39,6 +39,11 @@ func TestHistories(t *testing.T) {
 			op(1, 2, "write", a, "ok", ""), op(3, 4, "swap", b, "ok", ""), op(5, 6, "read", "", "ok", b)}},
 		{"two swaps of one content", false, []porcupine.Operation{
 			op(1, 2, "write", a, "ok", ""), op(3, 9, "swap", b, "ok", ""), op(4, 8, "swap", b, "ok", "")}},
+		{"an exchange returns what was there", true, []porcupine.Operation{
+			op(1, 2, "write", a, "ok", ""), op(3, 4, "append", b, "ok", ""), op(5, 6, "exchange", b, "ok", a), op(7, 8, "read", "", "ok", b)}},
+		{"and not what it wrote itself", false, []porcupine.Operation{
+			op(1, 2, "write", a, "ok", ""), op(3, 4, "exchange", b, "ok", b)}},
+		{"an exchange of nothing", false, []porcupine.Operation{op(1, 2, "exchange", b, "ok", "")}},
 	}
 	for _, c := range cases {
 		if porcupine.CheckOperations(object, c.ops) != c.fits {

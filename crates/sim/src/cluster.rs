@@ -53,6 +53,8 @@ pub struct Plan {
     pub scrub_s: u32,
     /// `osd_backfill_scan_min`: with few objects to a page, a backfill has many cursors to be interrupted at.
     pub scan_min: u32,
+    /// OSDs have a network of their own.
+    pub two_networks: bool,
     /// `osd_max_backfills`.
     pub max_backfills: u32,
     /// Of each OSD.
@@ -76,6 +78,7 @@ impl Default for Plan {
             recovery_max: 0,
             scrub_s: 0,
             scan_min: 64,
+            two_networks: false,
             max_backfills: 1,
             disk_bytes: DISK_BYTES,
             full_per_mille: 970,
@@ -442,14 +445,14 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
     let (own, mon_addrs) = (ids.clone(), mon_addrs.to_vec());
     let (log_entries_max, tracked) = (plan.log_entries_max, plan.log_dups_tracked.to_string());
     let (recovery_max, max_backfills) = (plan.recovery_max.to_string(), plan.max_backfills.to_string());
-    let scrub_s = plan.scrub_s;
+    let (scrub_s, two_networks) = (plan.scrub_s, plan.two_networks);
     let (scan_min, scan_max) = (plan.scan_min.to_string(), (plan.scan_min * 8).to_string());
     let whoami = n as i32;
     let id = sim.add(&format!("osd.{n}"), OSD_PORT, plan.disk_bytes, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
         let mut rng = ChaCha8Rng::seed_from_u64(boot.seed);
         let store = Store::mount(boot.disk.dev(), boot.disk.kv(), StoreConfig::default(), own.fsid, whoami);
         let name = osd_name(n);
-        let addrs = AddrVec(vec![EntityAddr::msgr2(boot.addr, boot.nonce)]);
+        let addrs = |at| AddrVec(vec![EntityAddr::msgr2(at, boot.nonce)]);
         let location = [("root", "default".to_owned()), ("host", format!("host-{n}"))];
         let mut options = ConfigValues::new(name.clone(), "ceph", "");
         options.set("osd_pg_log_dups_tracked", Source::File, &tracked).expect("a number");
@@ -469,8 +472,8 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
             whoami: OsdId(whoami),
             fsid: own.fsid,
             uuid: own.osd_uuids[n],
-            addrs: addrs.clone(),
-            cluster_addrs: addrs,
+            addrs: addrs(boot.addr),
+            cluster_addrs: addrs(if two_networks { boot.cluster_addr } else { boot.addr }),
             metadata: BTreeMap::new(),
             device_class: "ssd".into(),
             crush_location: location.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),

@@ -3,7 +3,7 @@
 
 use crate::cluster::POOL;
 use crate::model::Model;
-use crate::program::Clock;
+use crate::program::{self, Clock};
 use crate::workload::await_pool;
 use bytes::Bytes;
 use client::{Handle, IoCtx};
@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 use types::Errno;
+use types::msg::osd::osd_flag;
 use types::msg::osd_op::Extent;
 use types::msg::{Op, OsdOp};
 
@@ -104,7 +105,15 @@ pub(crate) struct Racer {
     /// One clock for all, which real clients do not have.
     time: Arc<AtomicU64>,
     /// How objects began when they were last read here.
-    seen: BTreeMap<String, String>,
+    seen: RefCell<BTreeMap<String, String>>,
+}
+
+/// An operation that has begun, and will be that line of the history.
+struct Begun {
+    line: usize,
+    what: &'static str,
+    token: Bytes,
+    expect: String,
 }
 
 impl Racer {
@@ -125,15 +134,20 @@ impl Racer {
             handle: handle.clone(),
             clock: clock.clone(),
             time: time.clone(),
-            seen: BTreeMap::new(),
+            seen: RefCell::default(),
         }
     }
 
-    /// Races until the model says stop.
+    /// Races until the model says stop: mostly with one operation after the other, and at times with some on one object at once.
     pub async fn share(mut self) {
         let pool = await_pool(POOL, &self.handle, &self.clock).await;
         while !self.model.borrow().stop {
-            self.step(&pool).await;
+            let (object, count) = (self.object(), [1, 1, 1, 1, 2, 4][self.rng.random_range(0..6)]);
+            let begun: Vec<Begun> = (0..count).map(|_| self.begin(&object)).collect();
+            let this = &self;
+            let mut under_way: Vec<_> = begun.into_iter().map(|op| Box::pin(this.run(&pool, &object, op))).collect();
+            program::all(&mut under_way).await;
+            drop(under_way);
             let pause = self.rng.random_range(0..300);
             self.clock.sleep(Duration::from_millis(pause)).await;
         }
@@ -161,11 +175,11 @@ impl Racer {
                 history.end(n, time.load(Ordering::Relaxed), result, value.as_deref());
             }));
             let pause = self.rng.random_range(0..500);
-            let all = std::future::poll_fn(|cx| {
-                reads.retain_mut(|read| read.as_mut().poll(cx).is_pending());
-                Poll::<()>::Pending
-            });
-            unless(self.clock.sleep(Duration::from_millis(pause)), all).await;
+            let go_on = async {
+                program::all(&mut reads).await;
+                std::future::pending::<()>().await
+            };
+            unless(self.clock.sleep(Duration::from_millis(pause)), go_on).await;
         }
         self.model.borrow_mut().finished += 1;
     }
@@ -179,32 +193,36 @@ impl Racer {
         format!("shared.{}.{}", self.now() / PERIOD_NS, self.rng.random_range(0..OBJECTS))
     }
 
-    async fn step(&mut self, pool: &IoCtx) {
-        let (at, object) = (self.now(), self.object());
-        let what = ["read", "read", "read", "write", "append", "append", "swap", "swap", "remove"][self.rng.random_range(0..9)];
+    fn begin(&mut self, object: &str) -> Begun {
+        let what = ["read", "read", "read", "write", "append", "append", "swap", "swap", "exchange", "remove"][self.rng.random_range(0..10)];
         self.history.borrow_mut().tokens += 1;
         let token = format!("{:02}{:014}", self.client, self.history.borrow().tokens);
-        let mut op = json!({"object": object, "client": self.client, "op": what, "call": at});
+        let mut op = json!({"object": object, "client": self.client, "op": what, "call": self.now()});
         if !matches!(what, "read" | "remove") {
             op["arg"] = token.clone().into();
         }
-        let expect = self.seen.get(&object).cloned().unwrap_or_else(|| "no such content.".into());
+        let expect = self.seen.borrow().get(object).cloned().unwrap_or_else(|| "no such content.".into());
         if what == "swap" {
             op["expect"] = expect.clone().into();
         }
-        let n = self.history.borrow_mut().begin(op);
-        let (name, data) = (object.as_bytes(), Bytes::from(token.into_bytes()));
-        let result = match what {
+        let line = self.history.borrow_mut().begin(op);
+        Begun { line, what, token: Bytes::from(token.into_bytes()), expect }
+    }
+
+    async fn run(&self, pool: &IoCtx, object: &str, op: Begun) {
+        let (name, data) = (object.as_bytes(), op.token);
+        let result = match op.what {
             "read" => pool.read(name, 0, 0).await.map(Some),
             "write" => pool.write_full(name, data).await.map(|()| None),
             "append" => pool.append(name, data).await.map(|()| None),
             "remove" => pool.remove(name).await.map(|()| None),
-            _ => swap(pool, name, expect, data).await.map(|()| None),
+            "exchange" => exchange(pool, name, data).await.map(Some),
+            _ => swap(pool, name, op.expect, data).await.map(|()| None),
         };
-        self.end(n, &object, what, result);
+        self.end(op.line, object, op.what, result);
     }
 
-    fn end(&mut self, n: usize, object: &str, what: &str, result: Result<Option<Bytes>, Errno>) {
+    fn end(&self, n: usize, object: &str, what: &str, result: Result<Option<Bytes>, Errno>) {
         let at = self.now();
         let mut model = self.model.borrow_mut();
         let end = |result: &str, value: Option<&str>| {
@@ -216,7 +234,9 @@ impl Racer {
             Ok(Some(data)) => {
                 let value = String::from_utf8_lossy(&data).into_owned();
                 end("ok", Some(&value));
-                self.seen.insert(object.to_owned(), value.get(..TOKEN).unwrap_or_default().to_owned());
+                if what == "read" {
+                    self.seen.borrow_mut().insert(object.to_owned(), value.get(..TOKEN).unwrap_or_default().to_owned());
+                }
             }
             Err(Errno::ENOENT) => end("absent", None),
             Err(Errno(n)) if what == "swap" && n >= MAX_ERRNO => end("differs", None),
@@ -242,6 +262,13 @@ async fn swap(pool: &IoCtx, name: &[u8], expect: String, data: Bytes) -> Result<
     let extent = Extent { offset: 0, length: expect.len() as u64, ..Extent::default() };
     let ops = vec![OsdOp::with(Op::CmpExt(extent), Bytes::from(expect.into_bytes())), OsdOp::write_full(data)];
     pool.write_ops(name, ops, 0).await.map(drop)
+}
+
+/// Writes the whole object, and returns how it began before, if it was there.
+async fn exchange(pool: &IoCtx, name: &[u8], data: Bytes) -> Result<Bytes, Errno> {
+    let ops = vec![OsdOp::read(0, TOKEN as u64), OsdOp::write_full(data)];
+    let reply = pool.write_ops(name, ops, osd_flag::READ | osd_flag::RETURNVEC).await?;
+    Ok(reply.ops.into_iter().next().map(|op| op.outdata.contiguous()).unwrap_or_default())
 }
 
 #[cfg(test)]

@@ -19,6 +19,8 @@ pub struct Boot<'a> {
     pub seed: u64,
     /// Where it listens, if it does.
     pub addr: SocketAddr,
+    /// Where it listens in the cluster's network.
+    pub cluster_addr: SocketAddr,
     /// Its disk; crashes happen to it between starts.
     pub disk: &'a MemDisk,
     pub now: Now,
@@ -52,6 +54,10 @@ pub(crate) struct Host {
 const WALL_START_S: u64 = 1_763_000_000;
 
 impl Host {
+    pub fn cluster_addr(&self) -> SocketAddr {
+        SocketAddr::new(self.addr.ip(), self.addr.port() + 1)
+    }
+
     pub fn now(&self, ns: u64) -> Now {
         let wall = (WALL_START_S * 1_000_000_000 + ns).saturating_add_signed(self.wall_skew);
         Now {

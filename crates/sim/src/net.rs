@@ -55,7 +55,19 @@ pub(crate) struct Link {
     pub ends: [End; 2],
     /// `pipes[i]` leads to `ends[i]`.
     pub pipes: [Pipe; 2],
+    pub way: Way,
     pub open: bool,
+}
+
+/// Every machine is in two networks: its listening port is in the public one, the port after it in the cluster's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Way {
+    Public,
+    Cluster,
+}
+
+impl Way {
+    pub const BOTH: [Way; 2] = [Way::Public, Way::Cluster];
 }
 
 #[derive(Debug, Default)]
@@ -63,7 +75,7 @@ pub(crate) struct Net {
     pub links: BTreeMap<LinkId, Link>,
     pub by_end: BTreeMap<End, (LinkId, usize)>,
     /// Who is not heard by whom, and for how many reasons.
-    blocked: BTreeMap<(HostId, HostId), u32>,
+    blocked: BTreeMap<(HostId, HostId, Way), u32>,
     next: u64,
 }
 
@@ -71,7 +83,7 @@ impl Net {
     pub fn add(&mut self, ends: [End; 2]) -> LinkId {
         let id = LinkId(self.next);
         self.next += 1;
-        self.links.insert(id, Link { ends, pipes: Default::default(), open: false });
+        self.links.insert(id, Link { ends, pipes: Default::default(), way: Way::Public, open: false });
         self.by_end.insert(ends[0], (id, 0));
         id
     }
@@ -89,16 +101,16 @@ impl Net {
     }
 
     /// The second hears nothing of the first any more.
-    pub fn block(&mut self, from: HostId, to: HostId) {
-        *self.blocked.entry((from, to)).or_default() += 1;
+    pub fn block(&mut self, from: HostId, to: HostId, way: Way) {
+        *self.blocked.entry((from, to, way)).or_default() += 1;
     }
 
     /// Takes one `block` back.
-    pub fn unblock(&mut self, from: HostId, to: HostId) {
-        if let Some(reasons) = self.blocked.get_mut(&(from, to)) {
+    pub fn unblock(&mut self, from: HostId, to: HostId, way: Way) {
+        if let Some(reasons) = self.blocked.get_mut(&(from, to, way)) {
             *reasons -= 1;
             if *reasons == 0 {
-                self.blocked.remove(&(from, to));
+                self.blocked.remove(&(from, to, way));
             }
         }
     }
@@ -107,7 +119,7 @@ impl Net {
         self.blocked.clear();
     }
 
-    pub fn blocked(&self, from: HostId, to: HostId) -> bool {
-        self.blocked.contains_key(&(from, to))
+    pub fn blocked(&self, from: HostId, to: HostId, way: Way) -> bool {
+        self.blocked.contains_key(&(from, to, way))
     }
 }

@@ -51,6 +51,15 @@ impl Clock {
     }
 }
 
+/// Ends when all of `tasks` have.
+pub async fn all<F: Future<Output = ()> + ?Sized>(tasks: &mut Vec<Pin<Box<F>>>) {
+    std::future::poll_fn(|cx| {
+        tasks.retain_mut(|task| task.as_mut().poll(cx).is_pending());
+        if tasks.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await
+}
+
 /// A process that runs tasks over one client.
 pub struct Program {
     client: Client,

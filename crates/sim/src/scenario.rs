@@ -2,6 +2,7 @@
 //! a run that fails can be tried again with less of it (`shrink`).
 
 use crate::cluster::{POOL, Plan};
+use crate::net::Way;
 use crate::sim::Tunables;
 use crate::workload::Workload;
 use rand::seq::IndexedRandom;
@@ -30,6 +31,8 @@ pub enum Fault {
     OneWay { from: usize, to: usize },
     /// An OSD and a client hear each other and no other daemon.
     CutOff { osd: usize, client: usize },
+    /// An OSD is without one of its networks, with everybody.
+    NetworkLost { osd: usize, way: Way },
     /// A process stands still.
     Pause { host: usize },
     /// Every packet takes so many times as long.
@@ -77,6 +80,8 @@ impl Fault {
             Fault::Partition { .. } => "partition",
             Fault::OneWay { .. } => "one-way partition",
             Fault::CutOff { .. } => "OSD and client cut off",
+            Fault::NetworkLost { way: Way::Cluster, .. } => "cluster network lost",
+            Fault::NetworkLost { .. } => "public network lost",
             Fault::Pause { .. } => "pause",
             Fault::SlowNet { .. } => "slow network",
             Fault::SlowDisk { .. } => "slow disk",
@@ -186,6 +191,7 @@ fn plan(rng: &mut ChaCha8Rng, fills: bool) -> Plan {
         max_backfills: [1, 3][rng.random_range(0..2)],
         scrub_s,
         scan_min: [1, 2, 64][rng.random_range(0..3)],
+        two_networks: rng.random(),
     }
 }
 
@@ -193,7 +199,7 @@ fn plan(rng: &mut ChaCha8Rng, fills: bool) -> Plan {
 fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Vec<Planned> {
     let daemons = plan.osds + plan.mons;
     let everyone = daemons + clients;
-    let kinds: Vec<usize> = (0..13).filter(|_| rng.random_ratio(1, 2)).collect();
+    let kinds: Vec<usize> = (0..14).filter(|_| rng.random_ratio(1, 2)).collect();
     let kinds = if kinds.is_empty() { vec![0, 4] } else { kinds };
     let peace = rng.random_ratio(1, 2);
     let mut peaceful = 0;
@@ -228,7 +234,8 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
             8 => Fault::DiskError { host, io: [MemIo::Write(0), MemIo::DevFlush, MemIo::KvFlush][rng.random_range(0..3)] },
             9 => Fault::Clock { host, by_s: rng.random_range(-3600..3600) },
             10 => Fault::Operator { command: operator(rng, osd) },
-            11 => Fault::CutOff { osd, client: rng.random_range(daemons..everyone) },
+            13 if plan.two_networks => Fault::NetworkLost { osd, way: Way::BOTH[rng.random_range(0..2)] },
+            11 | 13 => Fault::CutOff { osd, client: rng.random_range(daemons..everyone) },
             _ => {
                 (pgs, pgps) = other_pgs(rng, pgs, pgps);
                 Fault::PgNum { pg_num: pgs, pgp_num: pgps }
@@ -326,6 +333,6 @@ mod tests {
     fn a_seed_gives_one_scenario_and_seeds_give_all_kinds_of_faults() {
         assert_eq!(Scenario::of_seed(7).faults, Scenario::of_seed(7).faults);
         let kinds: std::collections::BTreeSet<_> = (0..200).flat_map(|s| Scenario::of_seed(s).faults).map(|f| f.fault.kind()).collect();
-        assert_eq!(kinds.len(), 26, "{kinds:?}");
+        assert_eq!(kinds.len(), 28, "{kinds:?}");
     }
 }

@@ -3,7 +3,7 @@
 use crate::disk::{DiskModel, SimDisk};
 use crate::host::{Boot, Host, HostId, Start};
 use crate::log::Log;
-use crate::net::{End, LinkId, Net, NetModel, Packet};
+use crate::net::{End, LinkId, Net, NetModel, Packet, Way};
 use crate::world::{Effect, SimWorld};
 use bytes::Bytes;
 use msgr::SockId;
@@ -148,7 +148,7 @@ impl Sim {
         let host = &mut self.hosts[id.0];
         host.life += 1;
         let nonce = (id.0 as u32 + 1) << 16 | host.life as u32;
-        let boot = Boot { nonce, seed, addr: host.addr, disk: &host.disk.medium, now: host.now(ns) };
+        let boot = Boot { nonce, seed, addr: host.addr, cluster_addr: host.cluster_addr(), disk: &host.disk.medium, now: host.now(ns) };
         host.node = Some((host.start)(boot));
         (host.inbox, host.busy_until, host.awake, host.wake) = (vec![Input::Wake], ns, false, None);
         self.log.event(ns, format_args!("{} starts, life {}", host.name, host.life), &[]);
@@ -189,20 +189,38 @@ impl Sim {
     /// These two hear nothing of each other until `heal`.
     pub fn partition(&mut self, a: HostId, b: HostId) {
         self.log.event(self.ns, format_args!("{} and {} are parted", self.hosts[a.0].name, self.hosts[b.0].name), &[]);
-        self.net.block(a, b);
-        self.net.block(b, a);
+        Way::BOTH.iter().for_each(|way| self.net.block(a, b, *way));
+        Way::BOTH.iter().for_each(|way| self.net.block(b, a, *way));
+    }
+
+    /// A process is without one of its networks until `regain` or `heal`.
+    pub fn lose_network(&mut self, id: HostId, way: Way) {
+        self.log.event(self.ns, format_args!("{} is without its network: {way:?}", self.hosts[id.0].name), &[]);
+        for other in (0..self.hosts.len()).map(HostId).filter(|other| *other != id) {
+            self.net.block(id, other, way);
+            self.net.block(other, id, way);
+        }
+    }
+
+    /// It has it again.
+    pub fn regain_network(&mut self, id: HostId, way: Way) {
+        self.log.event(self.ns, format_args!("{} has its network again: {way:?}", self.hosts[id.0].name), &[]);
+        for other in (0..self.hosts.len()).map(HostId).filter(|other| *other != id) {
+            self.net.unblock(id, other, way);
+            self.net.unblock(other, id, way);
+        }
     }
 
     /// `to` hears nothing of `from` until `rejoin` or `heal`; the other direction works.
     pub fn silence(&mut self, from: HostId, to: HostId) {
         self.log.event(self.ns, format_args!("{} is not heard by {}", self.hosts[from.0].name, self.hosts[to.0].name), &[]);
-        self.net.block(from, to);
+        Way::BOTH.iter().for_each(|way| self.net.block(from, to, *way));
     }
 
     /// `to` hears `from` again, unless that had another reason, too.
     pub fn rejoin(&mut self, from: HostId, to: HostId) {
         self.log.event(self.ns, format_args!("{} is heard by {}", self.hosts[from.0].name, self.hosts[to.0].name), &[]);
-        self.net.unblock(from, to);
+        Way::BOTH.iter().for_each(|way| self.net.unblock(from, to, *way));
     }
 
     /// A process does nothing until `ns`, as after SIGSTOP.
@@ -426,8 +444,10 @@ impl Sim {
 
     fn dial_arrives(&mut self, link: LinkId, to: SocketAddr) {
         let Some(from) = self.net.links.get(&link).map(|l| l.ends[0]) else { return };
-        let target = self.hosts.iter().position(|h| h.addr == to && h.listens).map(HostId);
-        if target.is_some_and(|t| self.net.blocked(from.host, t)) {
+        let target = self.hosts.iter().position(|h| h.listens && (h.addr == to || h.cluster_addr() == to)).map(HostId);
+        let way = if target.is_some_and(|t| self.hosts[t.0].addr == to) { Way::Public } else { Way::Cluster };
+        self.net.links.entry(link).and_modify(|l| l.way = way);
+        if target.is_some_and(|t| self.net.blocked(from.host, t, way)) {
             let at = self.ns + RETRY_NS;
             return self.due(at, Due::Dial { link, to });
         }
@@ -459,8 +479,8 @@ impl Sim {
     }
 
     fn dial_accepted(&mut self, id: LinkId) {
-        let Some(ends) = self.net.links.get(&id).map(|l| l.ends) else { return };
-        if self.net.blocked(ends[1].host, ends[0].host) {
+        let Some((ends, way)) = self.net.links.get(&id).map(|l| (l.ends, l.way)) else { return };
+        if self.net.blocked(ends[1].host, ends[0].host, way) {
             return self.due(self.ns + RETRY_NS, Due::Connected { link: id });
         }
         let Some(link) = self.net.links.get_mut(&id) else { return };
@@ -473,10 +493,10 @@ impl Sim {
     }
 
     fn packet_arrives(&mut self, id: LinkId, side: usize) {
-        let Some(ends) = self.net.links.get(&id).map(|l| l.ends) else { return };
+        let Some((ends, way)) = self.net.links.get(&id).map(|l| (l.ends, l.way)) else { return };
         let end = ends[side];
         let early = side == 0 && self.net.links.get(&id).is_some_and(|l| !l.open);
-        if early || self.net.blocked(ends[1 - side].host, end.host) {
+        if early || self.net.blocked(ends[1 - side].host, end.host, way) {
             let at = self.ns + RETRY_NS;
             return self.due(at, Due::Arrive { link: id, side });
         }

@@ -232,6 +232,7 @@ impl Trial {
                     sim.partition(client, *other);
                 }
             }
+            Fault::NetworkLost { osd, way } => sim.lose_network(host(osd), *way),
             Fault::Pause { host: n } => {
                 sim.pause(host(n), until);
                 return false;
@@ -337,6 +338,7 @@ impl Trial {
                     }
                 }
             }
+            Fault::NetworkLost { osd, way } => self.cluster.sim.regain_network(host(osd), way),
             Fault::SlowNet { .. } => self.slow_net(1),
             Fault::SlowDisk { host: n, .. } => self.cluster.sim.slow_disk(host(n), 1),
             // Whoever ended of it is started again; whoever met none is, too, and meets none later.

@@ -1,6 +1,6 @@
 //! What simulated clients do: write, change and remove objects of their own, and check what they read.
 
-use crate::program::Clock;
+use crate::program::{self, Clock};
 use crate::model::{Content, Model};
 use bytes::Bytes;
 use client::{Handle, IoCtx, Omap};
@@ -11,7 +11,6 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
-use std::task::Poll;
 use std::time::Duration;
 use types::Errno;
 use types::msg::{Op, OsdOp};
@@ -178,11 +177,7 @@ impl Writer {
             })
         };
         let mut writes: Vec<_> = pieces.into_iter().enumerate().map(write).collect();
-        std::future::poll_fn(|cx| {
-            writes.retain_mut(|write| write.as_mut().poll(cx).is_pending());
-            if writes.is_empty() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await
+        program::all(&mut writes).await
     }
 
     /// Cuts the object short, makes it longer, or makes a hole in it.
