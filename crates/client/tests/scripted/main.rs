@@ -5,6 +5,7 @@ mod osd;
 
 use auth::mode;
 use bytes::Bytes;
+use client::{Client, Handle, IoCtx};
 use lab::Lab;
 use osd::Mood;
 use types::map::OsdMap;
@@ -14,6 +15,15 @@ use types::{EntityKind, Errno, OsdId};
 
 fn data(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
+}
+
+/// A lab with a client that is connected and has its pool open.
+fn connected() -> (Lab, Client, Handle, IoCtx) {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    (lab, client, handle, io)
 }
 
 #[test]
@@ -51,10 +61,7 @@ fn the_global_id_survives_the_loss_of_a_monitor() {
 
 #[test]
 fn requests_survive_a_lost_session_in_their_order() {
-    let mut lab = Lab::new();
-    let (mut client, handle) = lab.client(|_| {});
-    lab.run(&mut client, handle.connect()).unwrap();
-    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let (mut lab, mut client, _, io) = connected();
     let primary = lab.primary_of("o");
     lab.osds[primary].mood = Mood::Silent;
     let mut writes: Vec<_> = (0..5).map(|i| Box::pin(io.append(b"o", Bytes::from(vec![b'0' + i])))).collect();
@@ -72,10 +79,7 @@ fn requests_survive_a_lost_session_in_their_order() {
 
 #[test]
 fn a_new_primary_gets_what_the_old_one_did_not_answer() {
-    let mut lab = Lab::new();
-    let (mut client, handle) = lab.client(|_| {});
-    lab.run(&mut client, handle.connect()).unwrap();
-    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let (mut lab, mut client, _, io) = connected();
     let old = lab.primary_of("o");
     lab.osds[old].mood = Mood::Silent;
     let mut write = vec![Box::pin(io.write_full(b"o", data("x")))];
@@ -89,10 +93,7 @@ fn a_new_primary_gets_what_the_old_one_did_not_answer() {
 
 #[test]
 fn what_a_full_cluster_may_have_dropped_is_sent_again_when_there_is_room() {
-    let mut lab = Lab::new();
-    let (mut client, handle) = lab.client(|_| {});
-    lab.run(&mut client, handle.connect()).unwrap();
-    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let (mut lab, mut client, _, io) = connected();
     let primary = lab.primary_of("o");
     // The OSD knew before the client that the cluster is full.
     lab.osds[primary].mood = Mood::Silent;
@@ -143,10 +144,7 @@ fn incrementals_are_followed_one_by_one() {
 
 #[test]
 fn a_backoff_holds_requests_until_it_is_lifted() {
-    let mut lab = Lab::new();
-    let (mut client, handle) = lab.client(|_| {});
-    lab.run(&mut client, handle.connect()).unwrap();
-    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let (mut lab, mut client, _, io) = connected();
     let primary = lab.primary_of("o");
     lab.osds[primary].mood = Mood::HoldBack;
     let mut writes = vec![Box::pin(io.append(b"o", data("1")))];
@@ -166,10 +164,7 @@ fn a_backoff_holds_requests_until_it_is_lifted() {
 
 #[test]
 fn a_paused_cluster_holds_writes_and_lets_reads_pass() {
-    let mut lab = Lab::new();
-    let (mut client, handle) = lab.client(|_| {});
-    lab.run(&mut client, handle.connect()).unwrap();
-    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let (mut lab, mut client, handle, io) = connected();
     lab.run(&mut client, io.write_full(b"o", data("x"))).unwrap();
     lab.change_map(|inc| inc.new_flags = Some(OsdMap::FLAG_PAUSEWR));
     lab.run(&mut client, handle.latest_map()).unwrap();
@@ -183,10 +178,7 @@ fn a_paused_cluster_holds_writes_and_lets_reads_pass() {
 
 #[test]
 fn a_ticket_under_a_past_secret_is_renewed_and_the_request_passes() {
-    let mut lab = Lab::new();
-    let (mut client, handle) = lab.client(|_| {});
-    lab.run(&mut client, handle.connect()).unwrap();
-    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let (mut lab, mut client, _, io) = connected();
     lab.rotate_away(EntityKind::OSD);
     lab.run(&mut client, io.write_full(b"o", data("x"))).unwrap();
     let primary = lab.primary_of("o");
@@ -195,10 +187,7 @@ fn a_ticket_under_a_past_secret_is_renewed_and_the_request_passes() {
 
 #[test]
 fn an_osd_that_refuses_us_is_tried_until_it_lets_us_in() {
-    let mut lab = Lab::new();
-    let (mut client, handle) = lab.client(|_| {});
-    lab.run(&mut client, handle.connect()).unwrap();
-    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let (mut lab, mut client, _, io) = connected();
     let primary = lab.primary_of("o");
     lab.osds[primary].mood = Mood::Refuse;
     let mut write = vec![Box::pin(io.write_full(b"o", data("x")))];
@@ -213,10 +202,7 @@ fn an_osd_that_refuses_us_is_tried_until_it_lets_us_in() {
 
 #[test]
 fn a_watch_is_kept_over_a_lost_session() {
-    let mut lab = Lab::new();
-    let (mut client, handle) = lab.client(|_| {});
-    lab.run(&mut client, handle.connect()).unwrap();
-    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let (mut lab, mut client, _, io) = connected();
     lab.run(&mut client, io.write_full(b"o", data("x"))).unwrap();
     let watch = lab.run(&mut client, io.watch(b"o", 0)).unwrap();
     lab.cut(&mut client);

@@ -130,9 +130,8 @@ impl Pg {
         let Stage::Peering(p) = &self.stage else { return };
         let gone = p.asked.iter().any(|o| !cx.sh.map.is_up(*o) || up_from(old, *o) != up_from(&cx.sh.map, *o));
         let removed = p.blocked_by().iter().any(|o| !cx.sh.map.exists(*o));
-        let lost = p.asked.iter().any(|o| lost_at(old, *o) != lost_at(&cx.sh.map, *o));
         let unsettled = matches!(p.step, Step::GetInfo { .. } | Step::Down { .. } | Step::Incomplete | Step::WaitActing | Step::GetLog | Step::MergeSelf);
-        if (unsettled && (gone || probe != p.asked)) || p.is_stuck() && (lost || removed || any_lost_changed(old, &cx.sh.map)) {
+        if (unsettled && (gone || probe != p.asked)) || p.is_stuck() && (removed || any_lost_changed(old, &cx.sh.map)) {
             self.pushes = Default::default();
             self.start_peering(cx);
         } else if matches!(p.step, Step::WaitUpThru | Step::WaitUnread { .. }) {
@@ -179,8 +178,7 @@ impl Pg {
         self.history.last_epoch_started = self.history.last_epoch_started.max(newest);
         self.history.last_epoch_clean = self.history.last_epoch_clean.max(clean);
         self.learn_scrubs(scrubs.unwrap_or_default());
-        let Stage::Peering(p) = &self.stage else { return };
-        let blocked_by = self.blocked_by(&cx.sh.map, p, newest);
+        let blocked_by = self.blocked_by(&cx.sh.map, newest);
         let Stage::Peering(p) = &mut self.stage else { return };
         if !blocked_by.is_empty() {
             p.step = Step::Down { blocked_by };
@@ -215,8 +213,9 @@ impl Pg {
 
     /// Intervals of which no member is up with the store that it had then name those members. Whoever was declared lost or
     /// removed from the cluster is not waited for.
-    fn blocked_by(&self, map: &OsdMap, p: &Peering, started: Epoch) -> BTreeSet<OsdId> {
-        let is_here = |i: &Interval, o: &OsdId| map.is_up(*o) && p.infos.get(o).is_some_and(|info| info.born <= i.first);
+    fn blocked_by(&self, map: &OsdMap, started: Epoch) -> BTreeSet<OsdId> {
+        let born = |o: &OsdId| self.peering()?.infos.get(o).map(|info| info.born);
+        let is_here = |i: &Interval, o: &OsdId| map.is_up(*o) && born(o).is_some_and(|born| born <= i.first);
         let is_given_up = |i: &Interval, o: &OsdId| !map.exists(*o) || lost_at(map, *o) >= i.first && lost_at(map, *o) > Epoch(0);
         let dead = self.rw_intervals(started).filter(|i| !i.acting.iter().any(|o| is_here(i, o) || is_given_up(i, o)));
         let members: BTreeSet<OsdId> = dead.flat_map(|i| i.acting.iter().copied()).collect();
