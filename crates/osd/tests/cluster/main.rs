@@ -10,6 +10,7 @@ mod no_room;
 mod past;
 mod scrub;
 mod split;
+mod told;
 
 use bytes::Bytes;
 use harness::{Cluster, POOL};
