@@ -291,6 +291,26 @@ impl Cluster {
         }
     }
 
+    /// An OSD opens another session with a monitor.
+    pub fn renew_mon_session(&mut self, osd: OsdId) {
+        self.turn(osd, |core, store, now, fx| core.handle_mon_session(now, store, fx));
+    }
+
+    /// A client's sessions end, with what it has sent on them; on others it sends again what is unanswered.
+    pub fn renew_sessions(&mut self, client: u64) {
+        let id = SessionId(client);
+        self.net.retain(|(from, _), _| *from != Peer::Session(id));
+        for osd in (0..self.daemons.len() as i32).map(OsdId) {
+            self.turn(osd, |core, store, now, fx| {
+                core.close_session(now, store, id, fx);
+                core.open_session(id, session(client));
+            });
+        }
+        let open = |p: &&Pending| p.reply.is_none() && p.op.reqid.name == session(client).inst;
+        let open: Vec<u64> = self.pending.values().filter(open).map(|p| p.tid).collect();
+        open.into_iter().for_each(|tid| self.send_op(tid));
+    }
+
     /// Two OSDs, drawn, lose their session.
     pub fn lose_some_session(&mut self) {
         let n = self.daemons.len() as i32;

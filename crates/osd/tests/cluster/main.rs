@@ -1,5 +1,7 @@
 //! Several OSD cores together: replication, peering and recovery under crashes, with every choice made by a seed.
 
+mod attempts;
+mod backoffs;
 mod flags;
 mod full;
 mod harness;
