@@ -10,7 +10,9 @@ mod lost;
 mod merge;
 mod no_room;
 mod past;
+mod removal;
 mod scrub;
+mod slots;
 mod split;
 mod told;
 
