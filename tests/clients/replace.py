@@ -51,7 +51,7 @@ class Operator:
         ident, key = str(uuid.uuid4()), run("ceph-authtool", "--gen-print-key")
         osd = self.ceph("osd new %s -i -" % ident, input=json.dumps({"cephx_secret": key}))
         with open(self.conf, "a") as f:
-            f.write("[osd.%s]\nhost = %s\n" % (osd, host))
+            f.write("[osd.%s]\ncrush location = root=default host=%s\n" % (osd, host))
         os.mkdir(self.home(osd))
         run("ceph-authtool", "--create-keyring", self.home(osd) + "/keyring", "--name", "osd." + osd, "--add-key", key)
         run(self.bin, "osd", "-i", osd, "-c", self.conf, "--mkfs", "--osd-uuid", ident)

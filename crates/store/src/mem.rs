@@ -127,6 +127,14 @@ impl MemDisk {
         (inner.kv_dropped, inner.dev_dropped, inner.fail) = (0, 0, None);
     }
 
+    /// Another medium, with what is left of this one if power goes now and nothing is kept that no flush has promised.
+    pub fn promised(&self) -> MemDisk {
+        let inner = self.lock();
+        let (pages, kv) = (inner.durable.clone(), inner.kv_durable.clone());
+        let copy = Inner { size: inner.size, durable: pages.clone(), pages, kv_durable: kv.clone(), kv, ..Inner::default() };
+        MemDisk(Arc::new(Mutex::new(copy)))
+    }
+
     /// Turns one bit of the medium over.
     pub fn flip_bit(&self, off: u64, bit: u8) {
         let inner = &mut *self.lock();

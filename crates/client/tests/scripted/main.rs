@@ -115,6 +115,48 @@ fn what_a_full_cluster_may_have_dropped_is_sent_again_when_there_is_room() {
 }
 
 #[test]
+fn an_answer_to_an_earlier_attempt_of_a_request_does_not_count() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let primary = lab.primary_of("o");
+    lab.osds[primary].mood = Mood::Silent;
+    let mut write = vec![Box::pin(io.append(b"o", data("x")))];
+    lab.idle(&mut client, &mut write);
+    // A full cluster may have dropped it: it goes there again.
+    for flags in [OsdMap::FLAG_FULL, 0] {
+        lab.change_map(|inc| inc.new_flags = Some(flags));
+        // It asks for a newer map when nothing comes.
+        lab.pass(&mut client, 15);
+    }
+    assert_eq!(lab.osds[primary].seen.iter().map(|op| op.retry).collect::<Vec<_>>(), [0, 1]);
+    let now = lab.now;
+    lab.osds[primary].answer(now, 0);
+    lab.idle(&mut client, &mut write);
+    let now = lab.now;
+    lab.osds[primary].answer(now, 1);
+    lab.run(&mut client, write.remove(0)).unwrap();
+}
+
+#[test]
+fn the_end_of_a_session_ends_its_backoffs() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|_| {});
+    lab.run(&mut client, handle.connect()).unwrap();
+    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let primary = lab.primary_of("o");
+    lab.osds[primary].mood = Mood::HoldBack;
+    let mut write = vec![Box::pin(io.append(b"o", data("x")))];
+    lab.idle(&mut client, &mut write);
+    assert_eq!(lab.osds[primary].backoffs_acked, 1);
+    // Nobody will lift it.
+    lab.osds[primary].mood = Mood::Serve;
+    lab.cut(&mut client);
+    lab.run(&mut client, write.remove(0)).unwrap();
+}
+
+#[test]
 fn a_map_that_does_not_add_up_is_fetched_whole() {
     let mut lab = Lab::new();
     let (mut client, handle) = lab.client(|_| {});

@@ -26,6 +26,8 @@ pub struct Osd {
     pub ep: Endpoint,
     pub mood: Mood,
     pub seen: Vec<MOsdOp>,
+    /// How each of them came.
+    came: Vec<(ConnId, u64)>,
     pub watch_ops: Vec<u8>,
     pub backoffs_acked: u32,
     pub refused: u32,
@@ -40,6 +42,7 @@ impl Osd {
             ep: Endpoint::new(Config::new(EntityKind::OSD, id, addrs, features::SUPPORTED), id as u64 + 50),
             mood: Mood::Serve,
             seen: Vec::new(),
+            came: Vec::new(),
             watch_ops: Vec::new(),
             backoffs_acked: 0,
             refused: 0,
@@ -84,16 +87,21 @@ impl Osd {
         self.ep.send(now, conn, lift.to_raw(features::SUPPORTED));
     }
 
+    /// Serves the request that it saw as this one.
+    pub fn answer(&mut self, now: Now, seen: usize) {
+        let (op, (conn, tid)) = (self.seen[seen].clone(), self.came[seen]);
+        let reply = self.serve(&op);
+        self.ep.send(now, conn, RawMessage { tid, ..reply.to_raw(features::SUPPORTED) });
+    }
+
     fn hear(&mut self, now: Now, conn: ConnId, raw: &RawMessage) {
         match Message::decode(raw).unwrap() {
             Message::MOsdOp(op) => {
                 self.seen.push(op.clone());
+                self.came.push((conn, raw.tid));
                 match self.mood {
                     Mood::Silent | Mood::Refuse => {}
-                    Mood::Serve => {
-                        let reply = self.serve(&op);
-                        self.ep.send(now, conn, RawMessage { tid: raw.tid, ..reply.to_raw(features::SUPPORTED) });
-                    }
+                    Mood::Serve => self.answer(now, self.seen.len() - 1),
                     Mood::HoldBack => {
                         let (begin, end) = (HObject::min(), HObject::max());
                         let block =

@@ -98,3 +98,27 @@ fn as_long_as_a_disk_is_too_full_to_be_filled_what_becomes_old_on_it_goes() {
     c.settle();
     c.invariant_copies_agree();
 }
+
+#[test]
+fn recovery_that_finds_no_room_says_so_until_there_is_some() {
+    for seed in 891..897 {
+        let mut c = Cluster::with_options(seed, 3, 1, &[("osd_failsafe_full_ratio", "0.001")]);
+        c.settle();
+        let pg = c.pgs()[0];
+        let away = c.map.pg_to_up_acting(pg).acting[seed as usize % 3];
+        c.crash(away);
+        (0..10).for_each(|n| write(&mut c, &format!("o{n}"), 9000));
+        let ratios = |c: &mut Cluster, to: [f32; 3]| [c.map.nearfull_ratio, c.map.backfillfull_ratio, c.map.full_ratio] = to;
+        let before = [c.map.nearfull_ratio, c.map.backfillfull_ratio, c.map.full_ratio];
+        ratios(&mut c, [0.000_1; 3]);
+        c.start(away);
+        c.until_state(pg, "recovery_toofull");
+        c.run(5000);
+        let state = c.state(pg);
+        assert_eq!(state, "active+recovery_toofull+degraded", "seed {seed}");
+        ratios(&mut c, before);
+        c.publish();
+        c.settle();
+        c.invariant_copies_agree();
+    }
+}

@@ -8,7 +8,7 @@ use crush::CrushMap;
 use osd::{Effect, Osd, OsdConfig, Peer, SessionId, SessionInfo};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use store::mem::{MemDev, MemDisk, MemIo, MemKv};
 use store::{Store, StoreConfig};
 use types::map::{OsdMap, PgPool};
 use types::msg::internal::{FailureKind, OsdFailure};
-use types::msg::internal_osd::{OsdPing, PgBody};
+use types::msg::internal_osd::{OsdPing, PgBody, PgMessage};
 use types::msg::mon::MOsdMap;
 use types::msg::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, osd_flag};
 use types::msg::{Message, OsdOp};
@@ -67,6 +67,9 @@ pub struct Pending {
     pub reply: Option<MOsdOpReply>,
 }
 
+/// Looks at what an OSD says of a PG to another one, at the moment at which it does.
+type Witness = Box<dyn FnMut(&Cluster, OsdId, &PgMessage)>;
+
 /// An object with its attributes and omap, as a store has it.
 type StoredObject = (HObject, (BTreeMap<denc::BString, Bytes>, Vec<(denc::BString, Bytes)>));
 
@@ -95,6 +98,11 @@ pub struct Cluster {
     pub blocks: u32,
     /// What clients send is on its way for as long as this is so.
     pub clients_are_far: bool,
+    /// What OSDs say to monitors is lost for as long as this is so.
+    pub mon_is_deaf: bool,
+    /// What the first of two says to the second is on its way for as long as they are here.
+    pub held: BTreeSet<(OsdId, OsdId)>,
+    pub witness: Option<Witness>,
     map_dirty: bool,
     /// What every OSD is started with.
     options: ConfigValues,
@@ -146,6 +154,9 @@ impl Cluster {
             bounces: 0,
             blocks: 0,
             clients_are_far: false,
+            mon_is_deaf: false,
+            held: BTreeSet::new(),
+            witness: None,
             map_dirty: false,
             options: ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host"),
             log_entries_max: 20,
@@ -214,13 +225,27 @@ impl Cluster {
         let d = &mut self.daemons[osd.0 as usize];
         assert!(d.running.is_none());
         d.boots += 1;
-        let mut store = Store::mount(d.disk.dev(), d.disk.kv(), StoreConfig::default(), FSID, osd.0).unwrap();
+        let (mut core, mut store) = self.load(osd, &self.daemons[osd.0 as usize].disk);
+        let mut fx = Vec::new();
+        core.start(self.now, &mut store, &mut fx);
+        for n in 0..4u64 {
+            core.open_session(SessionId(n), session(n));
+        }
+        self.daemons[osd.0 as usize].running = Some((core, store));
+        self.effects(osd, fx);
+        self.send_maps(osd);
+    }
+
+    fn load(&self, osd: OsdId, disk: &MemDisk) -> (Osd, Store<MemDev, MemKv>) {
+        let mut store = Store::mount(disk.dev(), disk.kv(), StoreConfig::default(), FSID, osd.0).unwrap();
+        let boots = self.daemons[osd.0 as usize].boots;
+        let addrs = |port| Self::addrs(port, osd, boots);
         let config = OsdConfig {
             whoami: osd,
             fsid: FSID,
             uuid: Uuid::from_u128(osd.0 as u128 + 1),
-            addrs: Self::addrs(6800, osd, d.boots),
-            cluster_addrs: Self::addrs(if self.two_networks { 7800 } else { 6800 }, osd, d.boots),
+            addrs: addrs(6800),
+            cluster_addrs: addrs(if self.two_networks { 7800 } else { 6800 }),
             metadata: BTreeMap::new(),
             device_class: String::new(),
             crush_location: BTreeMap::new(),
@@ -228,15 +253,13 @@ impl Cluster {
             log_entries_max: self.log_entries_max,
             options: Some(self.options.clone()),
         };
-        let mut core = Osd::load(config, &mut store, [osd.0 as u8; 32]).unwrap();
-        let mut fx = Vec::new();
-        core.start(self.now, &mut store, &mut fx);
-        for n in 0..4u64 {
-            core.open_session(SessionId(n), session(n));
-        }
-        d.running = Some((core, store));
-        self.effects(osd, fx);
-        self.send_maps(osd);
+        let core = Osd::load(config, &mut store, [osd.0 as u8; 32]).unwrap();
+        (core, store)
+    }
+
+    /// Where a PG would stand at an OSD that starts again, if power failed now and the disk kept nothing but what it has promised.
+    pub fn line_after_power_cut(&self, osd: OsdId, pg: PgId) -> String {
+        self.load(osd, &self.daemons[osd.0 as usize].disk.promised()).0.pg_line(pg)
     }
 
     /// Power fails at one OSD.
@@ -292,6 +315,26 @@ impl Cluster {
         if self.is_running(other) {
             self.turn(finds_out, |core, store, now, fx| core.handle_peer_reset(now, store, other, fx));
         }
+    }
+
+    /// An OSD opens another session with a monitor.
+    pub fn renew_mon_session(&mut self, osd: OsdId) {
+        self.turn(osd, |core, store, now, fx| core.handle_mon_session(now, store, fx));
+    }
+
+    /// A client's sessions end, with what it has sent on them; on others it sends again what is unanswered.
+    pub fn renew_sessions(&mut self, client: u64) {
+        let id = SessionId(client);
+        self.net.retain(|(from, _), _| *from != Peer::Session(id));
+        for osd in (0..self.daemons.len() as i32).map(OsdId) {
+            self.turn(osd, |core, store, now, fx| {
+                core.close_session(now, store, id, fx);
+                core.open_session(id, session(client));
+            });
+        }
+        let open = |p: &&Pending| p.reply.is_none() && p.op.reqid.name == session(client).inst;
+        let open: Vec<u64> = self.pending.values().filter(open).map(|p| p.tid).collect();
+        open.into_iter().for_each(|tid| self.send_op(tid));
     }
 
     /// Two OSDs, drawn, lose their session.
@@ -472,12 +515,18 @@ impl Cluster {
                 Effect::Send { to: over @ (Peer::Osd(to) | Peer::Front(to)), tid, msg } => {
                     let raw = msg.to_raw(types::features::SUPPORTED);
                     let msg = Message::decode(&raw).unwrap();
+                    if let Message::PgMessage(m) = &msg
+                        && let Some(mut witness) = self.witness.take()
+                    {
+                        witness(self, from, m);
+                        self.witness = Some(witness);
+                    }
                     if self.is_running(to) {
                         let from = if over == Peer::Osd(to) { Peer::Osd(from) } else { Peer::Front(from) };
                         self.net.entry((from, to)).or_default().push_back((tid, msg));
                     }
                 }
-                Effect::Send { to: Peer::Mon, .. } if self.daemons[from.0 as usize].cut_off => {}
+                Effect::Send { to: Peer::Mon, .. } if self.daemons[from.0 as usize].cut_off || self.mon_is_deaf => {}
                 Effect::Send { to: Peer::Mon, msg, .. } => self.at_mon(msg),
                 Effect::Send { to: Peer::Session(s), tid, msg } => self.at_client(from, s, tid, msg),
                 Effect::Send { to: Peer::Mgr, .. } => {}
@@ -639,7 +688,7 @@ impl Cluster {
         let cut_off = |osd: &OsdId| self.daemons[osd.0 as usize].cut_off;
         let lost = |osd: &OsdId, network| self.daemons[osd.0 as usize].lost == Some(network);
         let parted = |(from, to): &(Peer, OsdId)| match from {
-            Peer::Osd(from) => [from, to].iter().any(|o| cut_off(o) || lost(o, Network::Cluster)),
+            Peer::Osd(from) => self.held.contains(&(*from, *to)) || [from, to].iter().any(|o| cut_off(o) || lost(o, Network::Cluster)),
             Peer::Front(from) => [from, to].iter().any(|o| cut_off(o) || lost(o, Network::Public)),
             Peer::Session(_) => self.clients_are_far,
             Peer::Mon | Peer::Mgr => cut_off(to),
@@ -835,8 +884,13 @@ impl Cluster {
 
     /// Where an OSD's only PG stands.
     pub fn line(&self, osd: OsdId) -> String {
+        self.line_of(osd, self.pgs()[0])
+    }
+
+    /// Where a PG stands at an OSD.
+    pub fn line_of(&self, osd: OsdId, pg: PgId) -> String {
         let running = self.daemons[osd.0 as usize].running.as_ref();
-        running.map_or_else(String::new, |(core, _)| core.pg_line(self.pgs()[0]))
+        running.map_or_else(String::new, |(core, _)| core.pg_line(pg))
     }
 
     pub fn status(&self) -> String {

@@ -1,5 +1,7 @@
 //! Several OSD cores together: replication, peering and recovery under crashes, with every choice made by a seed.
 
+mod attempts;
+mod backoffs;
 mod flags;
 mod full;
 mod harness;
@@ -9,8 +11,11 @@ mod merge;
 mod networks;
 mod no_room;
 mod past;
+mod removal;
 mod scrub;
+mod slots;
 mod split;
+mod told;
 
 use bytes::Bytes;
 use harness::{Cluster, POOL};
