@@ -152,10 +152,12 @@ ACKS = """
 import sys, time, rados
 conf, pool, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
 cluster = rados.Rados(conffile=conf); cluster.connect(); io = cluster.open_ioctx(pool)
-end = time.monotonic() + seconds
+end, acks = time.monotonic() + seconds, []
 while time.monotonic() < end:
     io.write_full("failover", b"x" * 4096)
-    print(time.monotonic())
+    acks.append(time.monotonic())
+# Not before: a pipe that nobody reads stops who writes into it.
+print(*acks)
 """
 
 def silence(cluster, pool, name, pid):

@@ -116,10 +116,7 @@ fn what_a_full_cluster_may_have_dropped_is_sent_again_when_there_is_room() {
 
 #[test]
 fn an_answer_to_an_earlier_attempt_of_a_request_does_not_count() {
-    let mut lab = Lab::new();
-    let (mut client, handle) = lab.client(|_| {});
-    lab.run(&mut client, handle.connect()).unwrap();
-    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let (mut lab, mut client, _, io) = connected();
     let primary = lab.primary_of("o");
     lab.osds[primary].mood = Mood::Silent;
     let mut write = vec![Box::pin(io.append(b"o", data("x")))];
@@ -141,10 +138,7 @@ fn an_answer_to_an_earlier_attempt_of_a_request_does_not_count() {
 
 #[test]
 fn the_end_of_a_session_ends_its_backoffs() {
-    let mut lab = Lab::new();
-    let (mut client, handle) = lab.client(|_| {});
-    lab.run(&mut client, handle.connect()).unwrap();
-    let io = lab.run(&mut client, handle.pool("p")).unwrap();
+    let (mut lab, mut client, _, io) = connected();
     let primary = lab.primary_of("o");
     lab.osds[primary].mood = Mood::HoldBack;
     let mut write = vec![Box::pin(io.append(b"o", data("x")))];
