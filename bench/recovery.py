@@ -10,6 +10,7 @@ osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mCl
   quiet     the same without a client
   large     the same with objects of 4 MiB
   backfill  the same, with half as many again in few placement groups: no log tells
+  replace   an OSD gets an empty disk under its old number while everything else is well, as docs/operations.md says
   move      of a pool with two copies an OSD is marked out: what it held moves, degraded for nobody
   failover  the primary of an object is killed while it is written, thrice: until the next write of it is acknowledged; of
             ours also the lead monitor of three
@@ -40,6 +41,18 @@ def stop_osd(cluster, osd):
     while os.path.exists("/proc/%d" % pid):
         time.sleep(0.05)
     ceph(cluster, "osd", "down", str(osd))
+
+def empty_disk(cluster, osd):
+    """Of an OSD that is stopped."""
+    ceph(cluster, "osd", "destroy", str(osd), "--yes-i-really-mean-it")
+    shutil.rmtree("%s/osd.%d" % (cluster.outside, osd))
+
+def start_empty(cluster, osd):
+    if isinstance(cluster, Ours):
+        os.mkdir("%s/osd.%d" % (cluster.outside, osd))
+        start_again(cluster, osd)
+    else:
+        cluster.make_osd(osd)
 
 def pgmap(cluster):
     return json.loads(ceph(cluster, "-s", "-f", "json"))["pgmap"]
@@ -111,9 +124,12 @@ def measure(cluster, scenario, a):
         # Stock has a pool of its own, which would wait for its third copy.
         for other in json.loads(ceph(cluster, "osd", "pool", "ls", "-f", "json")):
             ceph(cluster, "osd", "pool", "set", other, "size", "2")
-    else:
+    elif scenario != "replace":
         stop_osd(cluster, 2)
     write(cluster, pool, count, size)
+    if scenario == "replace":
+        stop_osd(cluster, 2)
+        empty_disk(cluster, 2)
     row = {}
     if scenario != "quiet":
         before = json.loads(output(client(cluster, pool, 8)))
@@ -124,6 +140,8 @@ def measure(cluster, scenario, a):
     begin = time.monotonic()
     if scenario == "move":
         ceph(cluster, "osd", "out", "2")
+    elif scenario == "replace":
+        start_empty(cluster, 2)
     else:
         start_again(cluster, 2)
     most = 0
@@ -223,7 +241,7 @@ def main():
                 ceph(cluster, "osd", "set", "noout")
                 if name == "tuned":
                     tune(cluster)
-                for scenario in filter(wanted, ("log", "quiet", "large", "backfill", "move")):
+                for scenario in filter(wanted, ("log", "quiet", "large", "backfill", "replace", "move")):
                     r = measure(cluster, scenario, a)
                     rows.append((scenario, name, r))
                     print("%-9s %-10s %s" % (scenario, name, "  ".join("%s %.4g" % kv for kv in r.items())), flush=True)

@@ -68,16 +68,20 @@ class StockCluster:
         self.run("ceph", *conf, "auth", "add", "mgr.x", "-i", d + "/keyring")
         self.run("ceph-mgr", *conf, "-i", "x")
         for i in range(self.osds):
-            osd = "%s/osd.%d" % (d, i)
-            os.makedirs(self.outside + "/osd.%d" % i)
-            key, ident = self.run("ceph-authtool", "--gen-print-key").strip(), str(uuid.uuid4())
-            self.run("ceph", *conf, "osd", "new", ident, i, "-i", "-", input=json.dumps({"cephx_secret": key}))
-            self.run("ceph-authtool", osd + "/keyring", "-C", "-n", "osd.%d" % i, "--add-key", key)
-            self.run("ceph-osd", *conf, "-i", i, "--mkfs", "--osd-uuid", ident, "--keyring", osd + "/keyring")
-            self.run("ceph-osd", *conf, "-i", i, "--keyring", osd + "/keyring")
+            self.make_osd(i)
         while json.loads(self.run("ceph", *conf, "osd", "stat", "-f", "json"))["num_up_osds"] < self.osds:
             time.sleep(0.2)
         return time.monotonic() - begin
+
+    def make_osd(self, i):
+        """Makes an OSD of that number on a new file, and starts it."""
+        osd, conf = "%s/osd.%d" % (self.dir, i), ["-c", self.conf]
+        os.makedirs(self.outside + "/osd.%d" % i)
+        key, ident = self.run("ceph-authtool", "--gen-print-key").strip(), str(uuid.uuid4())
+        self.run("ceph", *conf, "osd", "new", ident, i, "-i", "-", input=json.dumps({"cephx_secret": key}))
+        self.run("ceph-authtool", osd + "/keyring", "-C", "-n", "osd.%d" % i, "--add-key", key)
+        self.run("ceph-osd", *conf, "-i", i, "--mkfs", "--osd-uuid", ident, "--keyring", osd + "/keyring")
+        self.run("ceph-osd", *conf, "-i", i, "--keyring", osd + "/keyring")
 
     def pids(self):
         """{daemon name: pid} of what runs."""

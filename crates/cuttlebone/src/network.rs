@@ -21,11 +21,11 @@ impl Places {
     /// this machine has towards the monitors. Errors: a value that is no address or network, or no interface in a network.
     pub fn of_osd(config: &DaemonConfig) -> Result<Self> {
         let interfaces = if_addrs::get_if_addrs().context("reading this machine's addresses")?;
-        let public = match chosen(config, "public", &interfaces)? {
+        let public = match chosen(config, ["public_addr", "public_network"], &interfaces)? {
             Some(addr) => addr,
             None => SocketAddr::new(towards_monitors(config)?, 0),
         };
-        let cluster = chosen(config, "cluster", &interfaces)?;
+        let cluster = chosen(config, ["cluster_addr", "cluster_network"], &interfaces)?;
         // One port serves both where they are the same.
         let cluster = cluster.filter(|c| c.ip() != public.ip() || (c.port() != 0 && c.port() != public.port()));
         Ok(Places { public, cluster })
@@ -37,22 +37,23 @@ pub fn interface_of(ip: IpAddr) -> Option<String> {
     if_addrs::get_if_addrs().ok()?.into_iter().find(|i| i.ip() == ip).map(|i| i.name)
 }
 
-fn chosen(config: &DaemonConfig, which: &str, interfaces: &[Interface]) -> Result<Option<SocketAddr>> {
-    let get = |option: &str| config.get(&format!("{which}_{option}")).filter(|text| !matches!(text.trim(), "" | "-"));
-    if let Some(text) = get("addr") {
-        return Ok(Some(address(&text).with_context(|| format!("{which} addr = {text:?} is not an address"))?));
+/// What the first option names, or else an address of ours in one of the networks of the second.
+fn chosen(config: &DaemonConfig, [addr, network]: [&str; 2], interfaces: &[Interface]) -> Result<Option<SocketAddr>> {
+    let get = |option: &str| config.get(option).filter(|text| !matches!(text.trim(), "" | "-"));
+    if let Some(text) = get(addr) {
+        return Ok(Some(address(&text).with_context(|| format!("{addr} = {text:?} is not an address"))?));
     }
-    let Some(text) = get("network") else { return Ok(None) };
+    let Some(text) = get(network) else { return Ok(None) };
     let networks: Vec<IpNet> = text
         .split([',', ' ', ';'])
         .filter(|net| !net.is_empty())
-        .map(|net| net.parse().with_context(|| format!("{which} network = {text:?}: {net:?} is not a network, such as 10.0.0.0/24")))
+        .map(|net| net.parse().with_context(|| format!("{network} = {text:?}: {net:?} is not a network, such as 10.0.0.0/24")))
         .collect::<Result<_>>()?;
     match first_in(&networks, interfaces.iter().map(Interface::ip)) {
         Some(ip) => Ok(Some(SocketAddr::new(ip, 0))),
         None => {
             let have: Vec<String> = interfaces.iter().map(|i| i.ip().to_string()).collect();
-            bail!("{which} network = {text:?}: this machine has no address in it, only {}", have.join(", "))
+            bail!("{network} = {text:?}: this machine has no address in it, only {}", have.join(", "))
         }
     }
 }
