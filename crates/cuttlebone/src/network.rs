@@ -58,9 +58,11 @@ fn chosen(config: &DaemonConfig, [addr, network]: [&str; 2], interfaces: &[Inter
     }
 }
 
-/// The first of `addrs` that is in the first network that has one.
+/// The first of `addrs` that is in the first network that has one, and that others can reach: loopback only where it was asked for.
 fn first_in(networks: &[IpNet], addrs: impl Iterator<Item = IpAddr> + Clone) -> Option<IpAddr> {
-    networks.iter().find_map(|net| addrs.clone().find(|ip| net.contains(ip)))
+    let is_link_local = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let fits = |net: &IpNet, ip: &IpAddr| net.contains(ip) && !is_link_local(ip) && (!ip.is_loopback() || net.network().is_loopback());
+    networks.iter().find_map(|net| addrs.clone().find(|ip| fits(net, ip)))
 }
 
 /// `1.2.3.4`, `1.2.3.4:6801`, `[::1]:6801`, `v2:1.2.3.4:6801/0`.
@@ -109,7 +111,7 @@ mod tests {
 
     #[test]
     fn the_first_network_that_has_an_address_here_counts() {
-        let addrs: Vec<IpAddr> = ["127.0.0.1", "192.168.7.5", "10.0.0.9", "fd00::9"].map(|a| a.parse().unwrap()).into();
+        let addrs: Vec<IpAddr> = ["127.0.0.1", "::1", "fe80::9", "192.168.7.5", "10.0.0.9", "fd00::9"].map(|a| a.parse().unwrap()).into();
         let chosen = |nets: &[&str]| {
             let nets: Vec<IpNet> = nets.iter().map(|n| n.parse().unwrap()).collect();
             first_in(&nets, addrs.iter().copied()).map(|ip| ip.to_string())
@@ -117,5 +119,8 @@ mod tests {
         assert_eq!(chosen(&["10.0.0.0/24"]).as_deref(), Some("10.0.0.9"));
         assert_eq!(chosen(&["172.16.0.0/12", "fd00::/8", "192.168.0.0/16"]).as_deref(), Some("fd00::9"));
         assert_eq!(chosen(&["10.0.1.0/24"]), None);
+        assert_eq!(chosen(&["0.0.0.0/0"]).as_deref(), Some("192.168.7.5"), "loopback is no way to others");
+        assert_eq!(chosen(&["127.0.0.0/8"]).as_deref(), Some("127.0.0.1"));
+        assert_eq!(chosen(&["fe80::/10", "::/0"]).as_deref(), Some("fd00::9"));
     }
 }

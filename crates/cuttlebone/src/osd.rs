@@ -24,7 +24,7 @@ use std::process::ExitCode;
 use node::{OsdNode, OsdNodeConfig};
 use osd::OsdConfig;
 use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::SeedableRng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
 use store::{BlockDev, Store, StoreConfig};
 use types::{AddrVec, EntityAddr, EntityKind, OsdId};
 use uuid::Uuid;
@@ -89,7 +89,8 @@ impl Daemon for OsdDaemon {
         let mut listen = |at| events.listen(at).with_context(|| format!("listening on {at}"));
         let public = listen(places.public)?;
         let cluster = places.cluster.map(listen).transpose()?.unwrap_or(public);
-        let mut node = OsdNode::new(node_config(config, &home, Bound { public, cluster }, fsid, class)?, store, events.clock().now(), random_seed())?;
+        let nonce = ChaCha8Rng::from_seed(random_seed()).next_u32();
+        let mut node = OsdNode::new(node_config(config, &home, Bound { public, cluster, nonce }, fsid, class)?, store, events.clock().now(), random_seed())?;
         stop_on_signals(vec![events.stopper()])?;
         ready()?;
         Ok(events.run(&mut node)?)
@@ -180,9 +181,18 @@ impl Home {
 struct Bound {
     public: SocketAddr,
     cluster: SocketAddr,
+    /// Of this boot: ports may be configured, and in a container every process is the first.
+    nonce: u32,
 }
 
-/// What the node is told; ports are known, the nonce is this boot's.
+impl Bound {
+    /// Where others reach this boot of us.
+    fn announced(&self, at: SocketAddr) -> AddrVec {
+        AddrVec(vec![EntityAddr::msgr2(at, self.nonce)])
+    }
+}
+
+/// What the node is told.
 fn node_config(config: &DaemonConfig, home: &Home, bound: Bound, fsid: Uuid, class: &str) -> Result<OsdNodeConfig> {
     let mut options = admin::option::ConfigValues::new(config.name.clone(), "ceph", config.host());
     for ignored in options.load_file(config.file())? {
@@ -197,8 +207,8 @@ fn node_config(config: &DaemonConfig, home: &Home, bound: Bound, fsid: Uuid, cla
         whoami: OsdId(home.id),
         fsid,
         uuid: home.read("fsid")?.parse().context("osd_data/fsid")?,
-        addrs: announced(bound.public),
-        cluster_addrs: announced(bound.cluster),
+        addrs: bound.announced(bound.public),
+        cluster_addrs: bound.announced(bound.cluster),
         metadata: metadata(config, home, class, bound),
         device_class: class.to_owned(),
         crush_location: crush_location(config),
@@ -209,17 +219,12 @@ fn node_config(config: &DaemonConfig, home: &Home, bound: Bound, fsid: Uuid, cla
     Ok(OsdNodeConfig { osd, mon })
 }
 
-/// Where others reach this boot of us.
-fn announced(at: SocketAddr) -> AddrVec {
-    AddrVec(vec![EntityAddr::msgr2(at, std::process::id())])
-}
-
 fn metadata(config: &DaemonConfig, home: &Home, class: &str, bound: Bound) -> BTreeMap<String, String> {
     let mut out = crate::metadata::of_host(config.host());
     // Heartbeats go where everything else does.
     for (side, at) in [("front", bound.public), ("back", bound.cluster)] {
-        out.insert(format!("{side}_addr"), format!("[{}]", announced(at)));
-        out.insert(format!("hb_{side}_addr"), format!("[{}]", announced(at)));
+        out.insert(format!("{side}_addr"), format!("[{}]", bound.announced(at)));
+        out.insert(format!("hb_{side}_addr"), format!("[{}]", bound.announced(at)));
         out.extend(network::interface_of(at.ip()).map(|name| (format!("{side}_iface"), name)));
     }
     let rotational = if class == "hdd" { "1" } else { "0" };

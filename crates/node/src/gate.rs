@@ -21,6 +21,16 @@ pub struct Visitor {
     pub caps: String,
 }
 
+/// What somebody shows who wants in.
+struct Request<'a> {
+    conn: ConnId,
+    /// The kind he says he is of.
+    says: EntityKind,
+    method: u32,
+    modes: &'a [u32],
+    payload: &'a bytes::Bytes,
+}
+
 /// Authentication of everyone who connects to this daemon.
 pub struct Gate {
     service: EntityKind,
@@ -44,8 +54,8 @@ impl Gate {
     /// `Ready` and `Reset` are always returned.
     pub fn handle(&mut self, endpoint: &mut Endpoint, secrets: Option<&RotatingSecrets>, event: Event) -> Option<Event> {
         match event {
-            Event::AuthRequest { conn, method, modes, payload, .. } => {
-                self.answer(endpoint, secrets, conn, method, &modes, &payload);
+            Event::AuthRequest { conn, method, modes, payload, peer_kind, .. } => {
+                self.answer(endpoint, secrets, Request { conn, says: peer_kind, method, modes: &modes, payload: &payload });
                 None
             }
             Event::Replaced { conn, by } => {
@@ -66,7 +76,14 @@ impl Gate {
         }
     }
 
-    fn answer(&mut self, endpoint: &mut Endpoint, secrets: Option<&RotatingSecrets>, conn: ConnId, method: u32, modes: &[u32], payload: &bytes::Bytes) {
+    /// Drops what is known of a session that its owner closed.
+    pub fn forget(&mut self, conn: ConnId) {
+        self.arriving.remove(&conn);
+        self.visitors.remove(&conn);
+    }
+
+    fn answer(&mut self, endpoint: &mut Endpoint, secrets: Option<&RotatingSecrets>, request: Request<'_>) {
+        let Request { conn, says, method, modes, payload } = request;
         let Some(secrets) = secrets.filter(|s| s.current().is_some()) else {
             // Fresh from its start a daemon cannot tell friends from strangers: who is sent away so comes back later,
             // while a refusal would tell a client that its key is no good.
@@ -80,6 +97,12 @@ impl Gate {
         let auth = self.arriving.entry(conn).or_insert_with(|| ServiceAuth::new(service));
         match auth.handle(payload, mode, |id| secrets.get(id).cloned(), &mut self.rng) {
             ServiceReply::More(payload) => endpoint.auth_reply_more(conn, payload),
+            // What kind somebody says to be decides which sessions he may take over: an OSD's he must not with a client's ticket.
+            ServiceReply::Done(session) if says == EntityKind::OSD && session.name.kind != EntityKind::OSD => {
+                tracing::warn!(name = %session.name, "says that it is an OSD");
+                self.arriving.remove(&conn);
+                endpoint.auth_bad_method(conn, method, Errno::EACCES, vec![METHOD_CEPHX], MODES.to_vec());
+            }
             ServiceReply::Done(session) => {
                 self.arriving.remove(&conn);
                 let visitor = Visitor { name: session.name, global_id: session.global_id, caps: session.caps };

@@ -161,9 +161,14 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         if visitor.name.kind == EntityKind::OSD {
             if let Ok(id) = visitor.name.id.parse().map(OsdId) {
                 self.peers.by_conn.insert(conn, if peer.lossy { Peer::Front(id) } else { Peer::Osd(id) });
+                if !peer.lossy {
+                    // It may be we who dial it when it loses its socket.
+                    self.mon.own_service(conn, EntityKind::OSD);
+                }
             }
             return;
         }
+        self.peers.by_conn.remove(&conn);
         let caps = visitor.caps.parse::<OsdCaps>().unwrap_or_default();
         let info = SessionInfo {
             name: visitor.name.clone(),
@@ -313,6 +318,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             Some((_, conn)) => {
                 self.endpoint.close(*conn);
                 self.mon.forget_service(*conn);
+                self.gate.forget(*conn);
                 self.peers.by_conn.remove(conn);
             }
             None => {}

@@ -146,6 +146,7 @@ impl Osd {
         self.heartbeats.level = c.str("mon_osd_reporter_subtree_level");
         self.heartbeats.fast_fail = c.bool("osd_fast_fail_on_connection_refused");
         self.probation.ratio = c.f64("osd_heartbeat_min_healthy_ratio");
+        self.probation.longest = Duration::from_secs(c.u64("osd_max_markdown_period"));
         let period = Duration::from_secs(c.u64("osd_max_markdown_period"));
         self.clock.markdowns.limit = Some((c.u64("osd_max_markdown_count") as usize, period));
         let (c, l) = (&self.commands.config, &mut self.sh.limits);

@@ -21,6 +21,9 @@ use types::{AddrVec, Epoch, Mono, OsdId, PgId};
 /// Between two reports about the same OSD.
 const REPORT_PAUSE: Duration = Duration::from_secs(5);
 
+/// A process that does not come to look for so long was stopped, or its machine was: answers wait for it, unread.
+const STOOD_STILL: Duration = Duration::from_secs(3);
+
 /// What is known of peers' health.
 #[derive(Debug)]
 pub(crate) struct Heartbeats {
@@ -37,6 +40,8 @@ pub(crate) struct Heartbeats {
     peers: BTreeMap<OsdId, PeerHealth>,
     /// When everybody was last asked.
     asked: Mono,
+    /// The last look at who is silent.
+    looked: Mono,
     /// OSDs that turned out to have older maps than we.
     pub behind: Vec<(OsdId, Epoch)>,
 }
@@ -66,6 +71,12 @@ impl PeerHealth {
         let heard = self.front.map_or(self.heard, |f| f.heard.min(self.heard));
         now - heard
     }
+
+    /// It was we who did not listen for so long.
+    fn excuse(&mut self, stood: Duration) {
+        self.heard = self.heard + stood;
+        self.front = self.front.map(|f| Front { heard: f.heard + stood, ..f });
+    }
 }
 
 impl Default for Heartbeats {
@@ -78,6 +89,7 @@ impl Default for Heartbeats {
             fast_fail: true,
             peers: BTreeMap::new(),
             asked: Mono(0),
+            looked: Mono(0),
             behind: Vec::new(),
         }
     }
@@ -170,7 +182,11 @@ impl Heartbeats {
     /// Asks whoever is due, reports whoever is overdue.
     pub fn tick(&mut self, cx: &mut Cx<'_>) {
         cx.sh.perf.set_heartbeat_peers(self.peers.len() as u64);
+        let stood = cx.now.mono - std::mem::replace(&mut self.looked, cx.now.mono);
         for (osd, peer) in &mut self.peers {
+            if stood > STOOD_STILL {
+                peer.excuse(stood);
+            }
             let silent = peer.silent(cx.now.mono);
             let again = peer.reported.is_none_or(|at| cx.now.mono - at >= REPORT_PAUSE);
             if silent > self.grace && again {

@@ -205,6 +205,7 @@ impl Osd {
 
     /// Another OSD forgot its session with us, and did not restart: what was said on it may never have been heard.
     pub fn handle_peer_reset(&mut self, now: Now, disk: &mut dyn Disk, osd: OsdId, fx: &mut Vec<Effect>) {
+        self.probation.handle_peer_lost(osd);
         let msg = OsdSessionLost { osd: self.sh.whoami };
         fx.push(Effect::Send { to: Peer::Osd(osd), tid: 0, msg: msg.into() });
         self.ask_peer_again(now, disk, osd, fx);
@@ -214,6 +215,7 @@ impl Osd {
     /// The session with another OSD could not be had: soon it is tried again.
     pub fn handle_peer_lost(&mut self, osd: OsdId) {
         self.lost_peers.insert(osd);
+        self.probation.handle_peer_lost(osd);
     }
 
     /// Maps from a monitor.

@@ -61,7 +61,7 @@ impl Osd {
     pub(crate) fn ask_to_boot(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
         let soon = self.clock.boot_asked.is_some_and(|at| now.mono - at < BOOT_PAUSE);
         // Without any map we do not know whether the cluster wants us at all.
-        if soon || self.maps.epoch() == Epoch(0) || self.clock.stopping || !self.probation.is_over() {
+        if soon || self.maps.epoch() == Epoch(0) || self.clock.stopping || !self.probation.is_over(now.mono) {
             return;
         }
         self.clock.boot_asked = Some(now.mono);
@@ -107,7 +107,7 @@ impl Osd {
         if let Peer::Front(osd) = from {
             self.heartbeats.handle_front(&mut Cx { now, disk, sh: &mut self.sh, fx }, osd, m);
         }
-        self.probation.handle_answer(from);
+        self.probation.handle_answer(now.mono, from);
         if !self.sh.booted {
             self.ask_to_boot(now, disk, fx);
         }
@@ -119,7 +119,7 @@ impl Osd {
         if self.clock.stopping {
             return;
         }
-        self.probation.begin();
+        self.probation.begin(now.mono);
         if let Some(why) = self.clock.markdowns.note(now.mono, self.sh.whoami) {
             self.prepare_stop(fx);
             fx.push(Effect::Stop { why });

@@ -236,6 +236,11 @@ impl MonClient {
         conn
     }
 
+    /// A lossless session that a daemon of that kind opened: when we dial it, its authentication is handled here, too.
+    pub fn own_service(&mut self, conn: ConnId, kind: EntityKind) {
+        self.dials.add(conn, kind, false);
+    }
+
     /// Drops what is remembered of a session opened with `dial_service` that its owner closed.
     pub fn forget_service(&mut self, conn: ConnId) {
         self.dials.remove(conn);

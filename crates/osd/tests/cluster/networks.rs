@@ -95,3 +95,41 @@ fn addresses_that_refuse_connections_keep_nobody_down() {
     run(&mut c, Duration::from_secs(1));
     assert!(c.map.is_up(THIRD));
 }
+
+/// What answered at some time on one network, and at another on the other, is heard on neither.
+#[test]
+fn answers_of_long_ago_end_no_wait() {
+    let mut c = cluster(1240);
+    c.lose(THIRD, Some(Network::Public));
+    c.call_down(THIRD);
+    run(&mut c, NOTICED);
+    c.cut_off(THIRD);
+    run(&mut c, Duration::from_secs(15));
+    c.lose(THIRD, Some(Network::Cluster));
+    c.rejoin(THIRD);
+    run(&mut c, NOTICED);
+    assert!(c.map.is_down(THIRD));
+    c.lose(THIRD, None);
+    run(&mut c, Duration::from_secs(3));
+    assert!(c.map.is_up(THIRD));
+}
+
+/// All others may have died without a word, and nobody is left who could say so.
+#[test]
+fn nobody_waits_for_ever_to_be_up_again() {
+    let mut c = cluster(1250);
+    c.lose(THIRD, Some(Network::Cluster));
+    c.call_down(THIRD);
+    run(&mut c, Duration::from_secs(590));
+    assert!(c.map.is_down(THIRD));
+    run(&mut c, Duration::from_secs(20));
+    assert!(c.map.is_up(THIRD), "osd_max_markdown_period is over");
+}
+
+#[test]
+fn who_stood_still_reports_nobody() {
+    let mut c = cluster(1260);
+    c.tick(Duration::from_secs(60));
+    run(&mut c, NOTICED);
+    assert_eq!(c.reports, []);
+}
