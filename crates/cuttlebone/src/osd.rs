@@ -89,7 +89,9 @@ impl Daemon for OsdDaemon {
         let mut listen = |at| events.listen(at).with_context(|| format!("listening on {at}"));
         let public = listen(places.public)?;
         let cluster = places.cluster.map(listen).transpose()?.unwrap_or(public);
-        let nonce = ChaCha8Rng::from_seed(random_seed()).next_u32();
+        // A port that is configured, and a process that is always the first of its container, are those of an earlier life, too.
+        let fixed = std::process::id() == 1 || [Some(places.public), places.cluster].iter().flatten().any(|at| at.port() != 0);
+        let nonce = if fixed { ChaCha8Rng::from_seed(random_seed()).next_u32() } else { std::process::id() };
         let mut node = OsdNode::new(node_config(config, &home, Bound { public, cluster, nonce }, fsid, class)?, store, events.clock().now(), random_seed())?;
         stop_on_signals(vec![events.stopper()])?;
         ready()?;
@@ -181,7 +183,7 @@ impl Home {
 struct Bound {
     public: SocketAddr,
     cluster: SocketAddr,
-    /// Of this boot: ports may be configured, and in a container every process is the first.
+    /// Of this boot: the process's number, which `up` looks for, unless that and the ports may be the same as in another one.
     nonce: u32,
 }
 
