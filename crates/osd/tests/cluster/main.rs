@@ -467,51 +467,6 @@ fn recovering(seed: u64, away: i32, count: u32, overrun: bool) -> Cluster {
     c
 }
 
-#[test]
-fn a_backoff_does_not_make_operations_change_places() {
-    for seed in 780..800 {
-        let mut c = Cluster::with_options(seed, 3, 1, &[]);
-        c.settle();
-        let primary = c.primary(c.pgs()[0]);
-        let others: Vec<OsdId> = (0..3).map(OsdId).filter(|osd| *osd != primary).collect();
-        others.iter().for_each(|osd| c.crash(*osd));
-        c.run(500);
-        let sent: Vec<u64> = ["one,", "two,", "three"].iter().map(|text| c.submit(1, "o", osd_flag::WRITE, append(text))).collect();
-        // The first one is sent back, the others are on their way; before they come the PG serves again.
-        while c.blocks == 0 {
-            c.step();
-        }
-        c.clients_are_far = true;
-        others.iter().for_each(|osd| c.start(*osd));
-        c.until_state(c.pgs()[0], "active");
-        c.clients_are_far = false;
-        sent.iter().for_each(|tid| assert_eq!(c.wait(*tid).result, 0));
-        assert_eq!(c.read("o"), b"one,two,three", "seed {seed}");
-    }
-}
-
-#[test]
-fn what_waits_for_a_map_when_its_client_is_told_to_hold_back_does_not_change_places() {
-    for seed in 800..840 {
-        let mut c = Cluster::new(seed, 3, 1);
-        c.settle();
-        let primary = c.primary(c.pgs()[0]);
-        let others: Vec<OsdId> = (0..3).map(OsdId).filter(|osd| *osd != primary).collect();
-        others.iter().for_each(|osd| c.crash(*osd));
-        c.run(500);
-        let mut sent = vec![c.submit(1, "o", osd_flag::WRITE, append("one,"))];
-        // The client hears of a map sooner than the OSD; that comes to it with the one that brings the others back.
-        c.publish_but_to(primary);
-        sent.push(c.submit(1, "o", osd_flag::WRITE, append("two")));
-        while c.blocks == 0 {
-            c.step();
-        }
-        others.iter().for_each(|osd| c.start(*osd));
-        sent.iter().for_each(|tid| assert_eq!(c.wait(*tid).result, 0));
-        assert_eq!(c.read("o"), b"one,two", "seed {seed}");
-    }
-}
-
 /// Seconds from when an OSD that lacks 60 objects is back until all is clean.
 fn recovery_takes(sleep: &str) -> f64 {
     let mut c = Cluster::with_options(770, 3, 1, &[("osd_recovery_sleep", sleep), ("osd_min_pg_log_entries", "100")]);
