@@ -75,7 +75,9 @@ pub(crate) struct Net {
     pub links: BTreeMap<LinkId, Link>,
     pub by_end: BTreeMap<End, (LinkId, usize)>,
     /// Who is not heard by whom, and for how many reasons.
-    blocked: BTreeMap<(HostId, HostId, Way), u32>,
+    blocked: BTreeMap<(HostId, HostId), u32>,
+    /// Who is without which network, and for how many reasons.
+    lost: BTreeMap<(HostId, Way), u32>,
     next: u64,
 }
 
@@ -101,25 +103,41 @@ impl Net {
     }
 
     /// The second hears nothing of the first any more.
-    pub fn block(&mut self, from: HostId, to: HostId, way: Way) {
-        *self.blocked.entry((from, to, way)).or_default() += 1;
+    pub fn block(&mut self, from: HostId, to: HostId) {
+        *self.blocked.entry((from, to)).or_default() += 1;
     }
 
     /// Takes one `block` back.
-    pub fn unblock(&mut self, from: HostId, to: HostId, way: Way) {
-        if let Some(reasons) = self.blocked.get_mut(&(from, to, way)) {
-            *reasons -= 1;
-            if *reasons == 0 {
-                self.blocked.remove(&(from, to, way));
-            }
-        }
+    pub fn unblock(&mut self, from: HostId, to: HostId) {
+        take_back(&mut self.blocked, (from, to));
+    }
+
+    /// Nobody hears the host over that network any more, nor it anybody.
+    pub fn lose(&mut self, host: HostId, way: Way) {
+        *self.lost.entry((host, way)).or_default() += 1;
+    }
+
+    /// Takes one `lose` back.
+    pub fn regain(&mut self, host: HostId, way: Way) {
+        take_back(&mut self.lost, (host, way));
     }
 
     pub fn heal(&mut self) {
         self.blocked.clear();
+        self.lost.clear();
     }
 
     pub fn blocked(&self, from: HostId, to: HostId, way: Way) -> bool {
-        self.blocked.contains_key(&(from, to, way))
+        self.blocked.contains_key(&(from, to)) || [from, to].iter().any(|host| self.lost.contains_key(&(*host, way)))
+    }
+}
+
+/// One reason less.
+fn take_back<K: Ord>(reasons: &mut BTreeMap<K, u32>, key: K) {
+    if let Some(n) = reasons.get_mut(&key) {
+        *n -= 1;
+        if *n == 0 {
+            reasons.remove(&key);
+        }
     }
 }

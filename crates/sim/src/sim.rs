@@ -189,38 +189,32 @@ impl Sim {
     /// These two hear nothing of each other until `heal`.
     pub fn partition(&mut self, a: HostId, b: HostId) {
         self.log.event(self.ns, format_args!("{} and {} are parted", self.hosts[a.0].name, self.hosts[b.0].name), &[]);
-        Way::BOTH.iter().for_each(|way| self.net.block(a, b, *way));
-        Way::BOTH.iter().for_each(|way| self.net.block(b, a, *way));
+        self.net.block(a, b);
+        self.net.block(b, a);
     }
 
     /// A process is without one of its networks until `regain` or `heal`.
     pub fn lose_network(&mut self, id: HostId, way: Way) {
         self.log.event(self.ns, format_args!("{} is without its network: {way:?}", self.hosts[id.0].name), &[]);
-        for other in (0..self.hosts.len()).map(HostId).filter(|other| *other != id) {
-            self.net.block(id, other, way);
-            self.net.block(other, id, way);
-        }
+        self.net.lose(id, way);
     }
 
     /// It has it again.
     pub fn regain_network(&mut self, id: HostId, way: Way) {
         self.log.event(self.ns, format_args!("{} has its network again: {way:?}", self.hosts[id.0].name), &[]);
-        for other in (0..self.hosts.len()).map(HostId).filter(|other| *other != id) {
-            self.net.unblock(id, other, way);
-            self.net.unblock(other, id, way);
-        }
+        self.net.regain(id, way);
     }
 
     /// `to` hears nothing of `from` until `rejoin` or `heal`; the other direction works.
     pub fn silence(&mut self, from: HostId, to: HostId) {
         self.log.event(self.ns, format_args!("{} is not heard by {}", self.hosts[from.0].name, self.hosts[to.0].name), &[]);
-        Way::BOTH.iter().for_each(|way| self.net.block(from, to, *way));
+        self.net.block(from, to);
     }
 
     /// `to` hears `from` again, unless that had another reason, too.
     pub fn rejoin(&mut self, from: HostId, to: HostId) {
         self.log.event(self.ns, format_args!("{} is heard by {}", self.hosts[from.0].name, self.hosts[to.0].name), &[]);
-        Way::BOTH.iter().for_each(|way| self.net.unblock(from, to, *way));
+        self.net.unblock(from, to);
     }
 
     /// A process does nothing until `ns`, as after SIGSTOP.
