@@ -2,7 +2,7 @@
 """How fast copies come back, and what clients feel of it: Cuttlebone and stock Ceph, three OSDs each on the same disk.
 
     recovery.py --bin target/dist/cuttlebone [--peer pacific|reef|tentacle|none] [--tuned] [--objects 36280] [--size 16384] [--large 180]
-                [--only log,quiet] [--dir DIR]
+                [--fill 100000] [--fill-large 500] [--only log,quiet] [--dir DIR]
 
 For each, one cluster after the other, each at its defaults; with --tuned for stock once more with osd_max_backfills 64,
 osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mClock:
@@ -10,7 +10,10 @@ osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mCl
   quiet     the same without a client
   large     the same with objects of 4 MiB
   backfill  the same, with half as many again in few placement groups: no log tells
-  replace   an OSD gets an empty disk under its old number while everything else is well, as docs/operations.md says
+  fifth     in a pool of --fill objects of 16 KiB and --fill-large of 4 MiB an OSD is away while a fifth of each is overwritten
+  replace   in that pool an OSD gets an empty disk under its old number, as docs/operations.md says
+  fifth-quiet, replace-quiet
+            the same without a client
   move      of a pool with two copies an OSD is marked out: what it held moves, degraded for nobody
   failover  the primary of an object is killed while it is written, thrice: until the next write of it is acknowledged; of
             ours also the lead monitor of three
@@ -103,6 +106,31 @@ def copies_wrong(cluster):
     m = pgmap(cluster)
     return m.get("degraded_objects", 0) + m.get("misplaced_objects", 0)
 
+# Writes whole objects named after their numbers, 32 at a time.
+FILL = """
+import sys, threading, rados
+conf, pool, prefix, size, count = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])
+cluster = rados.Rados(conffile=conf); cluster.connect(); io = cluster.open_ioctx(pool)
+payload, slots, failed = (b"%16d" % count) * (size // 16), threading.Semaphore(32), []
+def done(completion):
+    if completion.get_return_value():
+        failed.append(completion.get_return_value())
+    slots.release()
+for i in range(count):
+    slots.acquire()
+    io.aio_write_full("%s%d" % (prefix, i), payload, oncomplete=done)
+for i in range(32):
+    slots.acquire()
+cluster.shutdown()
+sys.exit("failed: %s" % failed[:3] if failed else 0)
+"""
+
+def fill(cluster, pool, a, part=1):
+    for prefix, size, count in (("small", a.size, a.fill), ("large", 4 << 20, a.fill_large)):
+        output(inside(cluster, FILL, pool, prefix, str(size), str(count // part)))
+
+FILLED = "filled"
+
 def make_pool(cluster, pool, pgs, size=None):
     ceph(cluster, "osd", "pool", "create", pool, pgs, pgs)
     ceph(cluster, "osd", "pool", "application", "enable", pool, "bench")
@@ -116,22 +144,28 @@ def remove_pool(cluster, pool):
     time.sleep(3)
 
 def measure(cluster, scenario, a):
-    pool = scenario
+    pool = FILLED if scenario.startswith(("fifth", "replace")) else scenario
+    quiet = scenario.endswith("quiet")
     count, size = {"large": (a.large, 4 << 20), "backfill": (a.objects * 3 // 2, a.size)}.get(scenario, (a.objects, a.size))
-    # With few placement groups there are more writes to each than any log keeps.
-    make_pool(cluster, pool, "4" if scenario == "backfill" else "32", "2" if scenario == "move" else None)
-    if scenario == "move":
-        # Stock has a pool of its own, which would wait for its third copy.
-        for other in json.loads(ceph(cluster, "osd", "pool", "ls", "-f", "json")):
-            ceph(cluster, "osd", "pool", "set", other, "size", "2")
-    elif scenario != "replace":
+    if pool == FILLED:
+        size = (a.fill * a.size + a.fill_large * (4 << 20)) / (a.fill + a.fill_large)
         stop_osd(cluster, 2)
-    write(cluster, pool, count, size)
-    if scenario == "replace":
-        stop_osd(cluster, 2)
-        empty_disk(cluster, 2)
+        if scenario.startswith("fifth"):
+            fill(cluster, pool, a, part=5)
+        else:
+            empty_disk(cluster, 2)
+    else:
+        # With few placement groups there are more writes to each than any log keeps.
+        make_pool(cluster, pool, "4" if scenario == "backfill" else "32", "2" if scenario == "move" else None)
+        if scenario == "move":
+            # Stock has a pool of its own, which would wait for its third copy.
+            for other in json.loads(ceph(cluster, "osd", "pool", "ls", "-f", "json")):
+                ceph(cluster, "osd", "pool", "set", other, "size", "2")
+        else:
+            stop_osd(cluster, 2)
+        write(cluster, pool, count, size)
     row = {}
-    if scenario != "quiet":
+    if not quiet:
         before = json.loads(output(client(cluster, pool, 8)))
         row = {k + " before": v for k, v in before.items()}
         work = client(cluster, pool, 3600)
@@ -140,7 +174,7 @@ def measure(cluster, scenario, a):
     begin = time.monotonic()
     if scenario == "move":
         ceph(cluster, "osd", "out", "2")
-    elif scenario == "replace":
+    elif scenario.startswith("replace"):
         start_empty(cluster, 2)
     else:
         start_again(cluster, 2)
@@ -158,11 +192,12 @@ def measure(cluster, scenario, a):
     row |= {"s": took, "copies/s": most / took, "MiB/s": most * size / took / (1 << 20)}
     row["CPU s"] = sum(s - spent.get(pid, 0) for pid, s in cpu(cluster).items())
     row["MB"] = rss_mb(cluster.pids(), "VmHWM")
-    if scenario != "quiet":
+    if not quiet:
         row |= finish(work)
     if scenario == "move":
         ceph(cluster, "osd", "in", "2")
-    remove_pool(cluster, pool)
+    if pool != FILLED:
+        remove_pool(cluster, pool)
     return row
 
 # Overwrites one object, and tells when each write was acknowledged.
@@ -220,11 +255,16 @@ def tune(cluster):
         # An older release does not know all of them.
         tool(cluster, "ceph", "config", "set", "osd", name, value)
 
+# `move` gives every pool there is two copies: before the filled one is made.
+SCENARIOS = ("log", "quiet", "large", "backfill", "move", "fifth", "replace", "fifth-quiet", "replace-quiet")
+
 def main():
     ap = arguments(__doc__)
     ap.add_argument("--objects", type=int, default=36280)
     ap.add_argument("--size", type=int, default=16384)
     ap.add_argument("--large", type=int, default=180, help="objects of 4 MiB")
+    ap.add_argument("--fill", type=int, default=100000, help="objects of --size in the pool of fifth and replace")
+    ap.add_argument("--fill-large", type=int, default=500, help="objects of 4 MiB in it")
     ap.add_argument("--tuned", action="store_true", help="measure a stock cluster with recovery turned up, too")
     ap.add_argument("--limit", type=int, default=1800, help="seconds after which a recovery is given up")
     a = ap.parse_args()
@@ -235,13 +275,17 @@ def main():
     rows, gaps = [], []
     try:
         for name in ["cuttlebone"] + ([] if a.peer == "none" else ["stock"] + ["tuned"] * a.tuned):
-            cluster = make(name, base, root, a)
+            cluster, filled = make(name, base, root, a), False
             try:
                 cluster.start()
                 ceph(cluster, "osd", "set", "noout")
                 if name == "tuned":
                     tune(cluster)
-                for scenario in filter(wanted, ("log", "quiet", "large", "backfill", "replace", "move")):
+                for scenario in filter(wanted, SCENARIOS):
+                    if scenario.startswith(("fifth", "replace")) and not filled:
+                        make_pool(cluster, FILLED, "32")
+                        fill(cluster, FILLED, a)
+                        filled = True
                     r = measure(cluster, scenario, a)
                     rows.append((scenario, name, r))
                     print("%-9s %-10s %s" % (scenario, name, "  ".join("%s %.4g" % kv for kv in r.items())), flush=True)
