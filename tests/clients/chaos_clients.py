@@ -77,6 +77,9 @@ def waits(directory):
         said.append("osd.%d: %s" % (osd, json.dumps(asked("%s/run/ceph-osd.%d.asok" % (directory, osd), "dump_ops_in_flight"))))
     return said
 
+# Seconds after which it is told what an operation waits for: longer than one fault lasts.
+LONG = 35
+
 class Client:
     """Runs `step` in threads until standard input ends; then `last` once each."""
 
@@ -86,14 +89,25 @@ class Client:
         self.cluster.connect(timeout=60)
         self.board = Board(directory)
         self.stop, self.bad = threading.Event(), []
-        self.done, self.longest = {}, 0.0
+        self.done, self.longest, self.begun = {}, 0.0, {}
 
     def timed(self, what, f):
-        begin = time.monotonic()
+        me = threading.get_ident()
+        begin = self.begun[me] = time.monotonic()
         out = f()
+        del self.begun[me]
         self.longest = max(self.longest, time.monotonic() - begin)
         self.done[what] = self.done.get(what, 0) + 1
         return out
+
+    def tell_of_long_waits(self):
+        while True:
+            time.sleep(5)
+            waited = time.monotonic() - min(list(self.begun.values()), default=time.monotonic())
+            if waited > LONG:
+                said = waits(self.directory)
+                print("\n".join(["%s %d has waited for %.0f s" % (type(self).__name__, self.number, waited)] + said), file=sys.stderr, flush=True)
+                time.sleep(30)
 
     def loop(self, thread):
         try:
@@ -112,6 +126,7 @@ class Client:
         all_ = [threading.Thread(target=self.loop, args=(n,), daemon=True) for n in range(threads)]
         for t in all_:
             t.start()
+        threading.Thread(target=self.tell_of_long_waits, daemon=True).start()
         sys.stdin.read()
         self.stop.set()
         end = time.monotonic() + 150
