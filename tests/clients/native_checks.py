@@ -5,8 +5,9 @@
     native_checks.py --bin BINARY --peer pacific              a stock cluster started for it from this machine's packages
     native_checks.py --bin BINARY --peer reef|tentacle        the same from a root directory (scripts/client-root)
 """
-import argparse, os, subprocess, sys, tempfile
+import argparse, json, os, subprocess, sys, tempfile
 import stock_cluster
+from harness import until
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -16,6 +17,10 @@ def checks(binary, conf, keyring):
     pools = subprocess.run(base + ["lspools"], check=True, capture_output=True, text=True).stdout.split()
     if "checks" not in pools:
         subprocess.run(base + ["mkpool", "checks"], check=True)
+    # Monitors know of a pool's usage what the manager has told them: a moment later.
+    df = ["ceph", "-c", conf, "df", "-f", "json"] + (["-k", keyring] if keyring else [])
+    listed = lambda: any(p["name"] == "checks" for p in json.loads(subprocess.run(df, check=True, capture_output=True).stdout)["pools"])
+    until(listed, "the pool's usage", 60)
     failed = 0
     for mode in ("crc", "secure"):
         with tempfile.NamedTemporaryFile("w", suffix=".conf") as f:
