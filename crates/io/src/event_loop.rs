@@ -7,7 +7,7 @@ use crate::patience::until_free;
 use crate::IoSink;
 use crate::block::DevEvents;
 use crate::clock::Clock;
-use crate::heap::Heap;
+use crate::heap::{self, Heap};
 use crate::kv::{Flushed, Flusher};
 use crate::sockets::{SocketEvent, Sockets};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -236,7 +236,8 @@ impl EventLoop {
             if heap.is_time(self.world.now.mono) {
                 self.world.sockets.give_back_unused();
                 self.devices.iter().for_each(DevEvents::give_back_unused);
-                if heap.is_due(self.world.sockets.traffic()) {
+                let too_much = node.fit_memory(heap::resident());
+                if heap.is_due(self.world.sockets.traffic()) || too_much && heap.may_hurry(self.world.now.mono) {
                     Heap::trim();
                 }
             }

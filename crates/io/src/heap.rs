@@ -13,6 +13,17 @@ const QUIET_BYTES: u64 = 256 << 10;
 /// Traffic after which there is something to give back, in bytes.
 const BUSY_BYTES: u64 = 16 << 20;
 
+/// Between two times that memory is given back while somebody is served.
+const HURRY: Duration = Duration::from_secs(10);
+
+/// Bytes of memory that this process has; 0 if the kernel does not say.
+pub(crate) fn resident() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok().and_then(|s| s.split(' ').nth(1)?.parse::<u64>().ok());
+    // SAFETY: only reads a constant of the system.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    pages.unwrap_or(0) * u64::try_from(page).unwrap_or(0)
+}
+
 /// Decides when memory is given back.
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
@@ -20,6 +31,7 @@ pub(crate) struct Heap {
     /// Traffic at the last look, and when memory was last given back; in bytes since the start.
     seen: u64,
     trimmed: u64,
+    hurried: Mono,
 }
 
 impl Heap {
@@ -41,6 +53,15 @@ impl Heap {
         }
         self.trimmed = traffic;
         true
+    }
+
+    /// True if memory may be given back though somebody is served.
+    pub fn may_hurry(&mut self, now: Mono) -> bool {
+        let may = now >= self.hurried + HURRY;
+        if may {
+            self.hurried = now;
+        }
+        may
     }
 
     /// Gives back what is free.

@@ -11,6 +11,7 @@ use admin::health::{HealthMap, Severity};
 use admin::human::age_between;
 use std::collections::BTreeMap;
 use types::map::OsdMap;
+use types::msg::internal::SlowOps;
 use types::pg::{PgState, PgStat};
 use types::{Now, PgId, Utime};
 
@@ -239,7 +240,9 @@ fn slow_ops(pgs: &PgMap, out: &mut HealthMap) {
         many => format!("daemons [{}] have slow ops.", many.join(",")),
     };
     let text = format!("{count} slow ops, oldest one blocked for {oldest} sec, {who}");
-    out.add("SLOW_OPS", Severity::Warn, text, count, vec![]);
+    let stages = |of: &SlowOps| of.stages.iter().map(|(stage, n)| format!("{n} {stage}")).collect::<Vec<_>>().join(", ");
+    let detail = slow.iter().filter(|(_, r)| !r.slow_ops.stages.is_empty()).map(|(osd, r)| format!("osd.{osd}: {}", stages(&r.slow_ops)));
+    out.add("SLOW_OPS", Severity::Warn, text, count, detail.collect());
 }
 
 /// What OSDs' stores complain of, by name.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::map::{OsdMap, PgPool};
 use types::msg::internal::{MgrStats, SlowOps};
-use types::pg::{OsdStat, PgState, PgStat, StoreStatfs};
-use types::{AddrVec, EVersion, Epoch, Mono, Now, OsdId, PgId, PoolId, Utime};
+use types::pg::{OsdStat, PgShard, PgState, PgStat, StoreStatfs};
+use types::{AddrVec, EVersion, Epoch, Mono, Now, OsdId, PgId, PoolId, ShardPgId, Utime};
 use uuid::Uuid;
 
 const PG_ACTING: [(i64, u32, [i32; 3]); 9] = [
@@ -258,6 +258,44 @@ fn ok_to_stop_counts_what_is_left() {
 }
 
 #[test]
+fn ok_to_stop_counts_copies_that_lack_objects_as_none() {
+    let mut mgr = cluster();
+    let mut next = report(0);
+    for stat in next.pgs.values_mut() {
+        stat.reported_seq += 1;
+        stat.state = PgState::ACTIVE | PgState::DEGRADED | PgState::RECOVERING;
+        // Two act with osd.0: osd.2 does not have everything.
+        let whole = |osd| PgShard { osd: OsdId(osd), shard: ShardPgId::NO_SHARD };
+        stat.avail_no_missing = vec![whole(0), whole(1)];
+    }
+    mgr.handle_stats(at(60), next);
+    assert_eq!(run(&mut mgr, r#"{"prefix":"osd ok-to-stop","ids":["1"]}"#).result, -16);
+    let lacking = run(&mut mgr, r#"{"prefix":"osd ok-to-stop","ids":["2"]}"#);
+    assert!(String::from_utf8(lacking.output).unwrap().contains("ok_become_more_degraded"), "{}", lacking.status);
+}
+
+#[test]
+fn ok_to_stop_finds_more_that_can_stop() {
+    let mut mgr = cluster();
+    // All three are on one host, and two of three copies have to stay.
+    let osds = |mgr: &mut Mgr, max: &str| {
+        let said: serde_json::Value = serde_json::from_str(&text(mgr, &format!(r#"{{"prefix":"osd ok-to-stop","ids":["1"],"max":{max}}}"#))).unwrap();
+        said["osds"].clone()
+    };
+    assert_eq!(osds(&mut mgr, "3"), serde_json::json!([1]));
+    let mut lone = osdmap();
+    lone.epoch = Epoch(lone.epoch.0 + 1);
+    for pool in lone.pools.values_mut() {
+        pool.min_size = 1;
+    }
+    mgr.handle_osdmap(at(59), Arc::new(lone));
+    assert_eq!(osds(&mut mgr, "1"), serde_json::json!([1]));
+    assert_eq!(osds(&mut mgr, "2"), serde_json::json!([0, 1]));
+    assert_eq!(osds(&mut mgr, "9"), serde_json::json!([0, 1]));
+    assert_eq!(run(&mut mgr, r#"{"prefix":"osd ok-to-stop","ids":["1"],"max":0}"#).result, -22);
+}
+
+#[test]
 fn autoscale_status_has_stock_columns() {
     let wanted = "\
 POOL                     SIZE  TARGET SIZE  RATE  RAW CAPACITY   RATIO  TARGET RATIO  EFFECTIVE RATIO  BIAS  PG_NUM  NEW PG_NUM  AUTOSCALE  BULK   
@@ -407,6 +445,25 @@ fn traffic_is_a_rate_over_the_window() {
 }
 
 #[test]
+fn who_waits_for_room_is_told_of_at_once() {
+    for (state, code, summary) in [
+        (PgState::RECOVERY_TOOFULL, "PG_RECOVERY_FULL", "Full OSDs hold recovery up: 1 pg recovery_toofull"),
+        (PgState::BACKFILL_TOOFULL, "PG_BACKFILL_FULL", "Backfill waits for space: 1 pg backfill_toofull"),
+    ] {
+        let mut mgr = cluster();
+        let mut next = report(0);
+        for stat in next.pgs.values_mut() {
+            stat.reported_seq += 1;
+            stat.state = PgState::ACTIVE | state;
+        }
+        mgr.handle_stats(at(60), next);
+        let health = mgr.digest(at(60)).health;
+        let check = health.iter().find(|h| h.code == code).unwrap_or_else(|| panic!("{health:?}"));
+        assert_eq!(check.summary, summary);
+    }
+}
+
+#[test]
 fn troubles_are_told_when_they_last() {
     let mut mgr = cluster();
     let mut next = report(0);
@@ -417,7 +474,7 @@ fn troubles_are_told_when_they_last() {
         stat.stats.sum.num_object_copies = 3;
         stat.acting.truncate(2);
     }
-    next.slow_ops = SlowOps { count: 2, oldest_ms: 31_500 };
+    next.slow_ops = SlowOps { count: 2, oldest_ms: 31_500, stages: [("waiting for degraded object".into(), 2)].into() };
     mgr.handle_stats(at(60), next);
     let summary = |mgr: &Mgr, sec: u32, code: &str| {
         mgr.digest(at(sec)).health.into_iter().find(|h| h.code == code).map(|h| (h.summary, h.detail))
@@ -427,6 +484,7 @@ fn troubles_are_told_when_they_last() {
     assert_eq!(detail, ["pg 2.2 is active+undersized+degraded, acting [0,1]"]);
     let (text, _) = summary(&mgr, 200, "PG_DEGRADED").unwrap();
     assert_eq!(text, "Degraded data redundancy: 2/6 objects degraded (33.333%), 1 pg degraded, 1 pg undersized");
-    let (text, _) = summary(&mgr, 60, "SLOW_OPS").unwrap();
+    let (text, detail) = summary(&mgr, 60, "SLOW_OPS").unwrap();
+    assert_eq!(detail, ["osd.0: 2 waiting for degraded object"]);
     assert_eq!(text, "2 slow ops, oldest one blocked for 31 sec, osd.0 has slow ops");
 }

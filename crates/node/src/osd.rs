@@ -495,6 +495,10 @@ impl<W: World, D: BlockDev, K: Kv> Node<W> for OsdNode<D, K> {
         self.maybe_stopped(world.now());
     }
 
+    fn fit_memory(&mut self, resident: u64) -> bool {
+        self.store.fit_memory(resident)
+    }
+
     fn stopped(&self) -> Option<i32> {
         self.stopped
     }

@@ -64,6 +64,12 @@ pub trait Node<W: World> {
     /// one pass over many inputs makes cheaper (group commit, vectored sends).
     fn settle(&mut self, world: &mut W);
 
+    /// About once a second while the daemon is busy: the bytes of memory that its process has. True if what it does not use any
+    /// more should go back to the kernel.
+    fn fit_memory(&mut self, _resident: u64) -> bool {
+        false
+    }
+
     /// `Some(code)` once the daemon has ended; the loop leaves with it as the process's exit code.
     fn stopped(&self) -> Option<i32>;
 }

@@ -32,6 +32,9 @@ pub(crate) struct Commands {
 /// Objects being recovered at once if nobody configured it.
 const RECOVERY_MAX: usize = 64;
 
+/// Entries of all logs of an OSD while copies are away: 30 MB.
+const LOG_ENTRIES: usize = 100_000;
+
 impl Commands {
     pub fn new(config: &OsdConfig) -> Self {
         let host = config.metadata.get("hostname").map(String::as_str).unwrap_or_default();
@@ -104,6 +107,14 @@ impl Commands {
         set("osd_max_pg_log_entries").map_or(least, |max| least.min(max)).max(1)
     }
 
+    /// Entries a PG's log keeps while a copy is away, on an OSD with so many PGs: its part of `osd_target_pg_log_entries_per_osd`, or of
+    /// what we can afford; no fewer than `least`, and no more than `osd_max_pg_log_entries`.
+    pub fn log_entries_degraded(&self, least: usize, pgs: usize) -> usize {
+        let name = "osd_target_pg_log_entries_per_osd";
+        let target = if self.config.is_set(name) { self.config.u64(name) as usize } else { LOG_ENTRIES };
+        (target / pgs.max(1)).min(self.config.u64("osd_max_pg_log_entries") as usize).max(least)
+    }
+
     /// Options that are not at their default, for the manager.
     pub fn config_in_force(&self) -> BTreeMap<String, ConfigInForce> {
         self.config.in_force()
@@ -148,6 +159,8 @@ impl Osd {
         self.probation.ratio = c.f64("osd_heartbeat_min_healthy_ratio");
         self.probation.longest = Duration::from_secs(c.u64("osd_max_markdown_period"));
         let period = Duration::from_secs(c.u64("osd_max_markdown_period"));
+        self.slow.complaint = c.duration("osd_op_complaint_time");
+        self.slow.lines_max = c.u64("osd_op_log_threshold") as usize;
         self.clock.markdowns.limit = Some((c.u64("osd_max_markdown_count") as usize, period));
         let (c, l) = (&self.commands.config, &mut self.sh.limits);
         l.object_size_max = c.u64("osd_max_object_size");

@@ -177,6 +177,8 @@ pub(crate) struct Shared {
     pub scan_max: usize,
     /// Entries a PG log keeps (`osd_min_pg_log_entries`).
     pub log_entries_max: usize,
+    /// The same while the PG has fewer whole copies than it should (`osd_target_pg_log_entries_per_osd`).
+    pub log_entries_degraded: usize,
     pub scrub: crate::pg::ScrubOptions,
     /// Scrubs this OSD takes part in.
     pub scrubs_active: usize,

@@ -27,6 +27,7 @@ mod probation;
 mod report;
 mod reserver;
 mod sessions;
+mod slow;
 mod space;
 
 pub use effects::{Effect, Peer, SessionId};

@@ -65,6 +65,7 @@ pub struct Osd {
     pub(crate) keep: crate::keep::Keep,
     pub(crate) commands: crate::command::Commands,
     pub(crate) merging: crate::merging::Merging,
+    pub(crate) slow: crate::slow::Slow,
     waiting: VecDeque<(Epoch, Peer, u64, Message)>,
     /// OSDs whose session ended before it began.
     lost_peers: BTreeSet<OsdId>,
@@ -131,6 +132,7 @@ impl Osd {
             scan_min: 64,
             scan_max: 512,
             log_entries_max: config.log_entries_max,
+            log_entries_degraded: config.log_entries_max,
             log_dups_tracked: commands.log_dups_tracked(),
         };
         let mut osd = Osd {
@@ -145,6 +147,7 @@ impl Osd {
             keep,
             commands,
             merging: Default::default(),
+            slow: Default::default(),
             waiting: VecDeque::new(),
             lost_peers: BTreeSet::new(),
         };

@@ -6,7 +6,7 @@ use crate::osd::Osd;
 use crate::pg::Wanted;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdForceRecovery, OsdMarkMeDown, OsdScrub, SlowOps};
+use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdForceRecovery, OsdMarkMeDown, OsdScrub};
 use types::msg::internal_osd::OsdPing;
 use types::pg::{OsdStat, PerfStat, PgStat, StoreStatfs};
 use types::{Epoch, Mono, Now, OsdId, PgId, PoolId};
@@ -21,8 +21,6 @@ const STATS_PERIOD_MOVING: Duration = Duration::from_secs(2);
 const BEACON_PERIOD: Duration = Duration::from_secs(60);
 /// Between two requests to be marked up.
 const BOOT_PAUSE: Duration = Duration::from_secs(5);
-/// `osd_op_complaint_time`.
-const COMPLAINT: Duration = Duration::from_secs(30);
 
 /// When what is due.
 #[derive(Debug, Default)]
@@ -166,12 +164,14 @@ impl Osd {
             self.clock.next_beacon = now.mono + BEACON_PERIOD;
             self.send_beacon(fx);
         }
+        self.sh.log_entries_degraded = self.commands.log_entries_degraded(self.sh.log_entries_max, self.pgs.len());
         // A PG that has changed is told of at once: operators wait for `active+clean`.
         let me = self.sh.whoami;
         let news = self.sh.booted && self.pgs.values().any(|pg| pg.is_primary(me) && pg.has_news());
         if now.mono >= self.clock.next_stats || news {
             let moves = self.pgs.values().any(|pg| pg.is_primary(me) && pg.is_moving());
             self.clock.next_stats = now.mono + if moves { STATS_PERIOD_MOVING } else { STATS_PERIOD };
+            self.complain(now, disk, fx);
             self.send_stats(now, disk, fx);
         }
     }
@@ -278,13 +278,5 @@ impl Osd {
             slow_ops: self.slow_ops(now),
             config: Some(self.commands.config_in_force()),
         }
-    }
-
-    fn slow_ops(&self, now: Now) -> SlowOps {
-        let ages = self.pgs.values().flat_map(|pg| pg.ages()).map(|at| now.mono - at).filter(|age| *age > COMPLAINT);
-        ages.fold(SlowOps::default(), |s, age| SlowOps {
-            count: s.count + 1,
-            oldest_ms: s.oldest_ms.max(age.as_millis() as u64),
-        })
     }
 }

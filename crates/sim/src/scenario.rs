@@ -178,7 +178,7 @@ fn plan(rng: &mut ChaCha8Rng, fills: bool) -> Plan {
     Plan {
         disk_bytes,
         full_per_mille,
-        mons: [1, 1, 3][rng.random_range(0..3)],
+        mons: [1, 1, 1, 3, 3, 5][rng.random_range(0..6)],
         osds,
         size,
         min_size,
@@ -245,7 +245,7 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
         let fault = if matches!(fault, Fault::Crash { .. }) && rng.random_ratio(1, 5) { room(rng, daemons) } else { fault };
         out.push(Planned { pause: how_long(rng), lasts: how_long(rng), fault });
     }
-    if plan.mons == 3 && rng.random() {
+    if plan.mons >= 3 && rng.random() {
         change_mons(rng, &mut out);
     }
     if rng.random() {
@@ -313,7 +313,7 @@ fn operator(rng: &mut ChaCha8Rng, osd: usize) -> String {
     }
 }
 
-/// A fourth monitor comes, one of the first three loses its disk, another one leaves; in this order. (One that left before it is
+/// One more monitor comes, one of the first three loses its disk, another one leaves; in this order. (One that left before it is
 /// back with an empty disk would be let in as a newcomer.)
 fn change_mons(rng: &mut ChaCha8Rng, out: &mut Vec<Planned>) {
     let mon = rng.random_range(0..3);

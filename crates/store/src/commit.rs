@@ -179,8 +179,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let id = self.io(IoKind::DevFlush);
             self.dev.flush(id);
         }
-        self.onodes.trim(self.config.onode_cache_bytes);
-        self.cache.trim(self.config.data_cache_bytes);
+        self.onodes.trim(self.budget.of(self.config.onode_cache_bytes));
+        self.cache.trim(self.budget.of(self.config.data_cache_bytes));
     }
 
     pub(crate) fn handle_txc_written(&mut self, number: u64, first: u64) {

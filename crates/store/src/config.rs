@@ -18,6 +18,8 @@ pub struct StoreConfig {
     pub onode_cache_bytes: u64,
     /// Budget of the data block cache in bytes.
     pub data_cache_bytes: u64,
+    /// Bytes of memory of the process beyond which caches shrink.
+    pub memory_target: u64,
     /// Regions of 256 KiB of which it is remembered which blocks were read and right: 16 GiB for some 5 MB of memory.
     pub verified_regions: usize,
     /// How often a block with a wrong checksum is read again before that is believed (`bluestore_retry_disk_reads`).
@@ -37,6 +39,7 @@ impl Default for StoreConfig {
             deferred_bytes_max: 32 << 20,
             onode_cache_bytes: 40 << 20,
             data_cache_bytes: 16 << 20,
+            memory_target: 160 << 20,
             verified_regions: 64 << 10,
             retry_disk_reads: 3,
             reserve_per_mille: 10,

@@ -12,6 +12,7 @@
 mod alloc;
 mod attrs;
 mod buf;
+mod budget;
 mod cache;
 mod commit;
 mod config;

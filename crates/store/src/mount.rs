@@ -106,6 +106,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             colls: scan.colls,
             onodes: OnodeCache::default(),
             cache: BlockCache::default(),
+            budget: Default::default(),
             verified: Verified::new(config.verified_regions),
             config,
             nid_next: scan.nid_max + 1,

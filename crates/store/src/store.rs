@@ -3,6 +3,7 @@
 //! become durable), `read`, `meta` (reads that need no device), `mount`, `fsck`.
 
 use crate::alloc::Allocator;
+use crate::budget::Budget;
 use crate::cache::{BlockCache, BlockHasher, OnodeCache};
 use crate::deferred::Deferred;
 use crate::read::ReadOp;
@@ -40,6 +41,7 @@ pub struct Store<D, K> {
     pub(crate) colls: BTreeMap<ShardPgId, u32>,
     pub(crate) onodes: OnodeCache,
     pub(crate) cache: BlockCache,
+    pub(crate) budget: Budget,
     pub(crate) verified: Verified,
     pub(crate) nid_next: u64,
     pub(crate) stored: u64,
@@ -163,6 +165,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Gives device and engine back. What was not committed is lost; deferred writes stay in the log.
     pub fn umount(self) -> (D, K) {
         (self.dev, self.kv)
+    }
+
+    /// The process has so many bytes of memory: caches give way if that is too much. True if it is.
+    pub fn fit_memory(&mut self, resident: u64) -> bool {
+        self.budget.fit(resident, self.config.memory_target)
     }
 
     /// How much is where; see `StatFs`.

@@ -6,6 +6,7 @@ mod force;
 mod osd;
 mod pg;
 mod scrub;
+mod stop;
 
 use crate::core::Mgr;
 use crate::show::{config, iostat};

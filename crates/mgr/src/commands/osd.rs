@@ -7,7 +7,7 @@ use crate::show::pg_json;
 use admin::TextTable;
 use admin::command::{Args, Command, CommandError, Reply};
 use admin::human::narrow;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use types::pg::PgState;
 use types::{Errno, Now, OsdId, PgId, PoolId};
@@ -120,55 +120,6 @@ impl Mgr {
             true => both(command, &self.pool_stats_io_json(&pools)),
             false if pools.is_empty() => Reply::output("there are no pools!\n"),
             false => Reply::output(self.pool_stats_text(&pools)),
-        })
-    }
-
-    /// Whether every PG stays active without these OSDs.
-    fn ok_to_stop(&self, args: &Args) -> Answer {
-        let osds = self.osds(&args.strings("ids"))?;
-        if osds.is_empty() {
-            return Err(CommandError::invalid("must specify one or more OSDs"));
-        }
-        let mut found: BTreeMap<&str, Vec<PgId>> = BTreeMap::new();
-        let mut unknown = 0;
-        for (pg, stat) in &self.pgs().pgs {
-            let Some(pool) = self.osdmap().pool_by_id(pg.pool) else { continue };
-            let hit = stat.acting.iter().filter(|o| osds.contains(o)).count();
-            if stat.state == PgState::UNKNOWN {
-                unknown += usize::from(hit > 0);
-                continue;
-            }
-            let left = stat.acting.iter().filter(|o| o.0 >= 0 && o.0 != crush::ITEM_NONE).count() - hit;
-            let verdict = match hit {
-                0 => continue,
-                _ if !stat.state.has(PgState::ACTIVE) => "bad_already_inactive",
-                _ if left < usize::from(pool.min_size) => "bad_become_inactive",
-                _ if stat.state.has(PgState::DEGRADED) => "ok_become_more_degraded",
-                _ => "ok_become_degraded",
-            };
-            found.entry(verdict).or_default().push(*pg);
-        }
-        if unknown > 0 {
-            let text = format!("{unknown} pgs have unknown state; cannot draw any conclusions");
-            return Err(CommandError::new(Errno::EAGAIN, text));
-        }
-        let count = |prefix: &str| found.iter().filter(|(k, _)| k.starts_with(prefix)).map(|(_, v)| v.len()).sum::<usize>();
-        let (ok, bad) = (count("ok"), count("bad"));
-        let mut out = Map::new();
-        out.insert("ok_to_stop".into(), (bad == 0).into());
-        out.insert("osds".into(), osds.iter().map(|o| o.0).collect::<Vec<_>>().into());
-        out.insert("num_ok_pgs".into(), ok.into());
-        out.insert("num_not_ok_pgs".into(), bad.into());
-        out.extend(found.iter().map(|(k, pgs)| (k.to_string(), pgs.iter().map(|p| p.to_string()).collect::<Vec<_>>().into())));
-        // Stock gives this one as compact JSON even to who asks for plain text.
-        let output = (admin::json::compact(&Value::Object(out)) + "\n").into_bytes();
-        Ok(match bad {
-            0 => Reply { output, ..Reply::default() },
-            n => Reply {
-                result: Errno::EBUSY.wire(),
-                status: format!("unsafe to stop osd(s) at this time ({n} PGs are or would become offline)"),
-                output,
-            },
         })
     }
 

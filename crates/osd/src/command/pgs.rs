@@ -3,15 +3,11 @@
 use crate::disk::Disk;
 use crate::effects::{Cx, Effect};
 use crate::osd::Osd;
-use crate::pg::ClientOp;
 use admin::command::Reply;
 use admin::{Args, CommandError};
 use serde_json::{Value, json};
 use std::time::Duration;
 use types::{Errno, HObject, Mono, Now, PgId};
-
-/// `osd_op_complaint_time`.
-const COMPLAINT: Duration = Duration::from_secs(30);
 
 impl Osd {
     pub(super) fn pg_command(&mut self, now: Now, disk: &mut dyn Disk, cmd: &str, args: &Args, fx: &mut Vec<Effect>) -> Result<Value, CommandError> {
@@ -45,20 +41,6 @@ impl Osd {
         reply
     }
 
-    pub(super) fn ops_in_flight(&self, now: Now) -> Value {
-        let ops: Vec<Value> = self.pgs.values().flat_map(|pg| pg.ops_in_flight()).map(|(op, at)| one(now, op, at)).collect();
-        let writes = self.pgs.values().flat_map(|pg| pg.writes_in_flight(now.mono));
-        let ops: Vec<Value> = ops.into_iter().chain(writes).collect();
-        json!({"num_ops": ops.len(), "ops": ops})
-    }
-
-    pub(super) fn blocked_ops(&self, now: Now) -> Value {
-        let all = self.pgs.values().flat_map(|pg| pg.ops_in_flight());
-        let blocked: Vec<Value> =
-            all.filter(|(op, _)| now.mono - op.received > COMPLAINT).map(|(op, at)| one(now, op, at)).collect();
-        json!({"num_blocked_ops": blocked.len(), "complaint_time": COMPLAINT.as_secs(), "ops": blocked})
-    }
-
     pub(super) fn watchers(&self) -> Value {
         let one = |(id, pg): (&PgId, &crate::pg::Pg)| -> Vec<Value> {
             pg.watchers()
@@ -78,15 +60,6 @@ impl Osd {
 
 fn no_such(id: PgId) -> CommandError {
     CommandError::new(Errno::ENOENT, format!("i don't have pgid {id}"))
-}
-
-fn one(now: Now, op: &ClientOp, stage: &str) -> Value {
-    json!({
-        "description": op.describe(),
-        "age": (now.mono - op.received).as_secs_f64(),
-        "duration": (now.mono - op.received).as_secs_f64(),
-        "type_data": {"flag_point": stage, "client_info": {"client": op.origin.inst.to_string(), "tid": op.tid}},
-    })
 }
 
 /// The slowest operations of the last while.

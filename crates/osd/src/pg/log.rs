@@ -8,7 +8,6 @@
 //! Upstream: doc/dev/osd_internals/log_based_pg.rst.
 
 use super::dups::{Dups, Remembered};
-use bytes::Bytes;
 use denc::{BString, Decode, Encode};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -41,10 +40,25 @@ pub(crate) fn row_key(version: u64) -> BString {
 pub(crate) struct PgLog {
     /// The version before the first entry.
     pub tail: EVersion,
-    entries: VecDeque<PgLogEntry>,
+    entries: VecDeque<Kept>,
     by_reqid: BTreeMap<ReqId, u64>,
     /// Requests of writes up to the tail.
     pub dups: Dups,
+}
+
+/// An entry as it is kept: encoded, for that takes a third of the memory, and hardly any is ever looked at again.
+#[derive(Debug, Clone, PartialEq)]
+struct Kept {
+    version: EVersion,
+    /// Of a [`LogRow`].
+    row: Box<[u8]>,
+}
+
+impl Kept {
+    /// Panics if it was not encoded by us: nobody else fills a log.
+    fn entry(&self) -> PgLogEntry {
+        denc::from_slice::<LogRow>(&self.row).expect("a row of our own").entry
+    }
 }
 
 /// What trimming changed, for the rows.
@@ -70,36 +84,46 @@ impl PgLog {
     }
 
     /// Entries, oldest first.
-    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &PgLogEntry> {
-        self.entries.iter()
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = PgLogEntry> {
+        self.entries.iter().map(Kept::entry)
+    }
+
+    /// The version of the entry at a place, the oldest at 0.
+    pub fn version_at(&self, place: usize) -> Option<EVersion> {
+        self.entries.get(place).map(|e| e.version)
     }
 
     /// Appends the next entry. Panics if it is not newer than the head: a log that goes back is a bug of ours.
-    pub fn push(&mut self, mut entry: PgLogEntry) {
+    pub fn push(&mut self, entry: PgLogEntry) {
+        let row = LogRow { entry, totals: PgTotals::default() };
+        self.push_row(&row.entry, &denc::to_bytes(&row, 0));
+    }
+
+    /// The same with the entry's row, as it is stored.
+    pub fn push_row(&mut self, entry: &PgLogEntry, row: &[u8]) {
         assert!(entry.version > self.head(), "log entry {} after {}", entry.version, self.head());
         if entry.reqid != ReqId::default() {
             self.by_reqid.insert(entry.reqid, entry.version.version);
         }
-        // In memory of their own: pieces of messages would keep whole receive buffers alive as long as the log.
-        entry.op_returns.iter_mut().for_each(|r| r.output = Bytes::copy_from_slice(&r.output));
-        self.entries.push_back(entry);
+        // In memory of its own: a piece of a message would keep a whole receive buffer alive as long as the log.
+        self.entries.push_back(Kept { version: entry.version, row: row.into() });
     }
 
     /// What a request was answered, if it is still known.
     pub fn find(&self, reqid: &ReqId) -> Option<Remembered> {
         let Some(version) = self.by_reqid.get(reqid) else { return self.dups.find(reqid) };
         let at = self.entries.partition_point(|e| e.version.version < *version);
-        self.entries.get(at).filter(|e| e.reqid == *reqid).map(|e| Remembered {
+        self.entries.get(at).map(Kept::entry).filter(|e| e.reqid == *reqid).map(|e| Remembered {
             version: e.version,
             user_version: e.user_version,
             result: e.result,
-            op_returns: e.op_returns.clone(),
+            op_returns: e.op_returns,
         })
     }
 
     /// The write that made an object what it is, if the log reaches back to it.
     pub fn version_of(&self, obj: &HObject) -> Option<EVersion> {
-        self.entries.iter().rev().find(|e| e.op != LogOp::Error && e.object == *obj).map(|e| e.version)
+        self.iter().rev().find(|e| e.op != LogOp::Error && e.object == *obj).map(|e| e.version)
     }
 
     /// Number of the oldest write whose request is known.
@@ -124,7 +148,7 @@ impl PgLog {
     /// Entries after `version`, oldest first.
     pub fn after(&self, version: EVersion) -> Vec<PgLogEntry> {
         let at = self.entries.partition_point(|e| e.version <= version);
-        self.entries.iter().skip(at).cloned().collect()
+        self.entries.iter().skip(at).map(Kept::entry).collect()
     }
 
     /// Forgets entries up to `version`; of the newest `tracked` writes the requests stay known. `None` if nothing goes.
@@ -132,7 +156,7 @@ impl PgLog {
         let (before, earliest) = (self.tail.version, (self.head().version + 1).saturating_sub(tracked));
         let mut dups = Vec::new();
         while self.entries.front().is_some_and(|e| e.version <= version) {
-            let Some(old) = self.entries.pop_front() else { break };
+            let Some(old) = self.entries.pop_front().map(|e| e.entry()) else { break };
             self.forget(&old);
             self.tail = old.version;
             if old.version.version >= earliest && old.reqid != ReqId::default() {
@@ -151,7 +175,7 @@ impl PgLog {
     /// which object they were about: every part remembers all of them.
     pub fn part(&self, holds: impl Fn(&HObject) -> bool) -> PgLog {
         let mut part = PgLog { tail: self.tail, dups: self.dups.clone(), ..PgLog::default() };
-        let entries = self.entries.iter().map(|e| if is_gap(e) || holds(&e.object) { e.clone() } else { gap(e) });
+        let entries = self.iter().map(|e| if is_gap(&e) || holds(&e.object) { e } else { gap(&e) });
         entries.for_each(|e| part.push(e));
         part
     }
@@ -159,7 +183,7 @@ impl PgLog {
     /// Every request that is known, oldest first.
     pub fn requests(&self) -> Vec<PgLogDup> {
         let mut all = self.dups.before(u64::MAX);
-        all.extend(self.entries.iter().filter(|e| e.reqid != ReqId::default()).map(|e| PgLogDup::from(e.clone())));
+        all.extend(self.iter().filter(|e| e.reqid != ReqId::default()).map(PgLogDup::from));
         all
     }
 
@@ -167,7 +191,7 @@ impl PgLog {
     pub fn rewind(&mut self, base: EVersion) -> Vec<PgLogEntry> {
         let mut gone = Vec::new();
         while self.entries.back().is_some_and(|e| e.version > base) {
-            let Some(last) = self.entries.pop_back() else { break };
+            let Some(last) = self.entries.pop_back().map(|e| e.entry()) else { break };
             self.forget(&last);
             gone.push(last);
         }
@@ -348,14 +372,14 @@ mod tests {
         let name = |e: &PgLogEntry| e.object.name.to_string();
         let part = whole.part(|o| o.name == "o3");
         assert_eq!((part.tail, part.head(), part.len()), (ev(1, 1), ev(2, 4), 3));
-        assert_eq!(part.iter().map(name).collect::<Vec<_>>(), ["", "o3", ""]);
+        assert_eq!(part.iter().map(|e| name(&e)).collect::<Vec<_>>(), ["", "o3", ""]);
         assert!(part.contains(ev(1, 2)) && part.contains(ev(2, 4)));
         assert!(part.find(&entry(2, 3).reqid).is_some() && part.find(&entry(2, 4).reqid).is_none());
         // What the whole remembered beyond its log all parts do.
         assert!(part.find(&entry(1, 1).reqid).is_some());
-        let entries: Vec<PgLogEntry> = part.iter().cloned().collect();
+        let entries: Vec<PgLogEntry> = part.iter().collect();
         assert_eq!(consequences(&[], &entries).len(), 1, "gaps change nothing");
-        assert_eq!(part.part(|_| false).part(|_| true).iter().map(name).collect::<Vec<_>>(), ["", "", ""]);
+        assert_eq!(part.part(|_| false).part(|_| true).iter().map(|e| name(&e)).collect::<Vec<_>>(), ["", "", ""]);
     }
 
     #[test]

@@ -95,8 +95,9 @@ impl Pg {
         let tail = self.log.tail;
         for entry in entries.into_iter().filter(|e| e.version > tail) {
             let row = LogRow { entry, totals };
-            txn.coll_set(row_key(row.entry.version.version), denc::to_bytes(&row, 0));
-            self.log.push(row.entry);
+            let bytes = denc::to_bytes(&row, 0);
+            self.log.push_row(&row.entry, &bytes);
+            txn.coll_set(row_key(row.entry.version.version), bytes);
         }
     }
 

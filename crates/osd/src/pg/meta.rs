@@ -139,7 +139,7 @@ impl Pg {
             if row.entry.version > self.log.head() {
                 self.last_user_version = self.last_user_version.max(row.entry.user_version);
                 self.totals = row.totals;
-                self.log.push(row.entry);
+                self.log.push_row(&row.entry, &value);
             }
             Ok(())
         })
@@ -227,16 +227,16 @@ impl Pg {
 
     /// Writes the whole log down, with the totals in each row.
     pub(super) fn put_log(&self, txn: &mut Transaction) {
-        let row = |entry: &PgLogEntry| {
-            let row = LogRow { entry: entry.clone(), totals: self.totals };
-            (log::row_key(entry.version.version), denc::to_bytes(&row, 0))
+        let row = |entry: PgLogEntry| {
+            let key = log::row_key(entry.version.version);
+            (key, denc::to_bytes(&LogRow { entry, totals: self.totals }, 0))
         };
         txn.ops.push(Op::CollSet { pairs: self.log.iter().map(row).collect() });
     }
 
     /// Writes totals down that no write brought: those in the last row of the log count.
     pub(super) fn put_totals(&self, txn: &mut Transaction) {
-        if let Some(entry) = self.log.iter().next_back().cloned() {
+        if let Some(entry) = self.log.iter().next_back() {
             txn.coll_set(log::row_key(entry.version.version), denc::to_bytes(&LogRow { entry, totals: self.totals }, 0));
         }
     }

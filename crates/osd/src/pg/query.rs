@@ -3,10 +3,11 @@
 use super::Pg;
 use crate::effects::Cx;
 use crate::pg::recovery::Source;
+use crate::slow::Unfinished;
 use admin::CommandError;
 use serde_json::{Value, json};
 use types::map::OsdMap;
-use types::{HObject, Mono, OsdId};
+use types::{HObject, OsdId};
 
 /// Unfound objects listed at a time (`osd_command_max_records`).
 const LISTED: usize = 256;
@@ -64,23 +65,10 @@ impl Pg {
         })
     }
 
-    /// Writes that are not durable everywhere yet.
-    pub fn writes_in_flight(&self, now: Mono) -> Vec<Value> {
-        let one = |(version, obj, since, stage): (types::EVersion, &types::HObject, Mono, &'static str)| {
-            json!({
-                "description": format!("write {version} {}", obj.name),
-                "age": (now - since).as_secs_f64(),
-                "duration": (now - since).as_secs_f64(),
-                "type_data": {"flag_point": stage},
-            })
-        };
-        self.repops.in_flight().map(one).collect()
-    }
-
-    /// When each unfinished operation arrived.
-    pub fn ages(&self) -> Vec<Mono> {
-        let waiting = self.ops_in_flight().map(|(op, _)| op.received);
-        waiting.chain(self.repops.in_flight().map(|(_, _, since, _)| since)).collect()
+    /// Every operation that has not ended.
+    pub fn unfinished(&self) -> impl Iterator<Item = Unfinished<'_>> {
+        let ops = self.ops_in_flight().map(|(op, stage)| Unfinished { op: Some(op), write: None, since: op.received, stage });
+        ops.chain(self.repops.in_flight())
     }
 
     fn stage_name(&self) -> &'static str {

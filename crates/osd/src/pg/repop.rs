@@ -4,6 +4,7 @@ use super::log::{LogRow, row_key};
 use super::op::Reply;
 use super::{ClientOp, Pg, Stage};
 use crate::effects::{Cx, Durable, Peer, TxcRoute};
+use crate::slow::Unfinished;
 use crate::mutation::Mutation;
 use crate::ops::WatchAction;
 use bytes::Bytes;
@@ -72,10 +73,18 @@ impl RepOps {
         }
     }
 
-    /// For each write: what it is doing and since when.
-    pub fn in_flight(&self) -> impl Iterator<Item = (EVersion, &HObject, Mono, &'static str)> {
+    /// Each write with the operation it belongs to, if somebody waits for it here.
+    pub fn in_flight(&self) -> impl Iterator<Item = Unfinished<'_>> {
         let stage = |o: &RepOpState| if o.waiting_for.is_empty() { "commit_queued" } else { "wait_repop" };
-        self.list.iter().map(move |o| (o.version, &o.object, o.submitted, stage(o)))
+        self.list.iter().map(move |o| {
+            let op = o.replies.first().map(|(_, op)| op);
+            Unfinished { op, write: Some((o.version, &o.object)), since: op.map_or(o.submitted, |op| op.received), stage: stage(o) }
+        })
+    }
+
+    /// What is being written.
+    pub fn objects(&self) -> impl Iterator<Item = &HObject> {
+        self.list.iter().map(|o| &o.object)
     }
 
     /// Every operation that waits for its answer, oldest first.
@@ -97,7 +106,7 @@ impl Pg {
         let bytes = denc::to_bytes(&row, 0);
         let waiting_for: BTreeSet<OsdId> = self.replicas(cx.sh.whoami).collect();
         let log_only = self.recovery.note_write(&object, row.totals.objects - self.totals.objects);
-        let trim_to = self.trim_point(cx.sh.log_entries_max);
+        let trim_to = self.trim_point(self.log_entries_kept(cx));
         let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &log_only, &bytes, &write.mutation, trim_to));
         if !log_only.is_empty() && !write.mutation.is_empty() && !is_lost(&row.entry) {
             self.sift_write(cx, &log_only, &object);
@@ -172,9 +181,9 @@ impl Pg {
             (self.history.approximate, self.recounting) = (true, None);
             self.put_meta(txn);
         }
-        txn.coll_set(row_key(entry.version.version), row);
         self.last_user_version = self.last_user_version.max(entry.user_version);
-        self.log.push(entry);
+        self.log.push_row(&entry, &row);
+        txn.coll_set(row_key(entry.version.version), row);
         if let Some(trimmed) = self.log.trim_to(trim_to, cx.sh.log_dups_tracked) {
             // By name: a range would have the engine read what it is about to delete.
             let gone = trimmed.tail.start..=trimmed.tail.end;
@@ -185,13 +194,19 @@ impl Pg {
         }
     }
 
+    /// Entries the log keeps. Whoever is away needs every one since it went, or has to be filled by scan.
+    fn log_entries_kept(&self, cx: &Cx<'_>) -> usize {
+        let m = &self.walk.mapping;
+        if m.acting.len() < usize::from(m.size) { cx.sh.log_entries_degraded } else { cx.sh.log_entries_max }
+    }
+
     /// Up to where every copy may forget its log.
     fn trim_point(&self, keep: usize) -> EVersion {
         let batch = TRIM_BATCH.min(keep).max(1);
         if self.log.len() < keep + batch {
             return self.log.tail;
         }
-        let newest = self.log.iter().nth(batch - 1).map_or(self.log.tail, |e| e.version);
+        let newest = self.log.version_at(batch - 1).unwrap_or(self.log.tail);
         newest.min(self.committed_to)
     }
 

@@ -15,7 +15,7 @@ use std::time::Duration;
 use store::mem::{MemDev, MemDisk, MemIo, MemKv};
 use store::{Store, StoreConfig};
 use types::map::{OsdMap, PgPool};
-use types::msg::internal::{FailureKind, OsdFailure};
+use types::msg::internal::{FailureKind, MgrStats, OsdFailure};
 use types::msg::internal_osd::{OsdPing, PgBody, PgMessage};
 use types::msg::mon::MOsdMap;
 use types::msg::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, osd_flag};
@@ -112,6 +112,10 @@ pub struct Cluster {
     pub two_networks: bool,
     /// What OSDs told the monitors of each other.
     pub reports: Vec<OsdFailure>,
+    /// The last of what each OSD told the manager.
+    pub stats: BTreeMap<OsdId, MgrStats>,
+    /// Who ended by himself, and why; `None`: nobody may.
+    pub stopped: Option<Vec<(OsdId, String)>>,
 }
 
 const FSID: Uuid = Uuid::from_u128(7);
@@ -162,6 +166,8 @@ impl Cluster {
             log_entries_max: 20,
             two_networks: false,
             reports: Vec::new(),
+            stats: BTreeMap::new(),
+            stopped: None,
         };
         options.iter().for_each(|(name, value)| c.options.set(name, Source::File, value).unwrap());
         c.publish();
@@ -529,10 +535,14 @@ impl Cluster {
                 Effect::Send { to: Peer::Mon, .. } if self.daemons[from.0 as usize].cut_off || self.mon_is_deaf => {}
                 Effect::Send { to: Peer::Mon, msg, .. } => self.at_mon(msg),
                 Effect::Send { to: Peer::Session(s), tid, msg } => self.at_client(from, s, tid, msg),
+                Effect::Send { to: Peer::Mgr, msg: Message::MgrStats(m), .. } => drop(self.stats.insert(from, m)),
                 Effect::Send { to: Peer::Mgr, .. } => {}
                 Effect::WantMaps { .. } => self.send_maps(from),
                 Effect::CommandReply { id, reply } => drop(self.command_replies.insert(id, reply)),
-                Effect::Stop { why } => panic!("osd.{from} stops: {why}"),
+                Effect::Stop { why } => match &mut self.stopped {
+                    Some(stopped) => stopped.push((from, why)),
+                    None => panic!("osd.{from} stops: {why}"),
+                },
             }
         }
     }

@@ -14,6 +14,7 @@ mod past;
 mod removal;
 mod scrub;
 mod slots;
+mod slow;
 mod split;
 mod told;
 

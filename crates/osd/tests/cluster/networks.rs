@@ -83,6 +83,32 @@ fn who_was_marked_down_for_nothing_is_up_again_at_once() {
     c.settle();
 }
 
+#[test]
+fn who_is_marked_down_again_and_again_ends() {
+    let mut c = Cluster::with_options(1225, 3, 4, &[("osd_max_markdown_count", "2"), ("osd_max_markdown_period", "100")]);
+    c.stopped = Some(Vec::new());
+    c.settle();
+    // Twice, and twice again when that is forgotten.
+    for _ in 0..2 {
+        (0..2).for_each(|_| {
+            c.call_down(THIRD);
+            run(&mut c, Duration::from_secs(10));
+            assert!(c.map.is_up(THIRD));
+        });
+        run(&mut c, Duration::from_secs(110));
+    }
+    assert_eq!(c.stopped, Some(vec![]));
+    for n in 0..3 {
+        assert_eq!(c.stopped.as_ref().map(Vec::len), Some(0), "after {n}");
+        c.call_down(THIRD);
+        run(&mut c, Duration::from_secs(10));
+    }
+    let (who, why) = &c.stopped.as_ref().unwrap()[0];
+    assert_eq!(*who, THIRD);
+    assert!(why.starts_with("osd.2 was marked down 3 > osd_max_markdown_count 2 times in last 100 seconds"), "{why}");
+    assert!(c.map.is_down(THIRD), "it does not ask to be up any more");
+}
+
 /// The others may be dead themselves.
 #[test]
 fn addresses_that_refuse_connections_keep_nobody_down() {

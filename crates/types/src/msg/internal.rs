@@ -220,11 +220,14 @@ pub enum PerfValue {
 }
 
 /// Requests that have waited longer than `osd_op_complaint_time`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 1, compat = 1)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 2, compat = 1)]
 pub struct SlowOps {
     pub count: u32,
     pub oldest_ms: u64,
+    /// How many of them wait for what.
+    #[denc(since = 2)]
+    pub stages: BTreeMap<String, u32>,
 }
 
 /// An option's value and where it comes from: `file`, `mon`, `override`, `cmdline`, ...

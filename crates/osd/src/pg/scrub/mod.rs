@@ -257,7 +257,7 @@ impl Pg {
     fn begin_chunk(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(run) = &mut self.scrubs.run else { return false };
         let Some((begin, end)) = run.chunk.clone() else { return false };
-        if self.repops.in_flight().any(|(_, object, ..)| run.compares(object)) {
+        if self.repops.objects().any(|object| run.compares(object)) {
             return false;
         }
         run.scrub = next_number(cx);

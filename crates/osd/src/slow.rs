@@ -1,0 +1,113 @@
+//! Operations that have not ended: what each waits for, and who is told when one takes long.
+//!
+//! Room: osd core.   Owns: `Slow`.   Says: figures for the manager, lines for the cluster log, tables for operators.
+//! Upstream: OSD::get_health_metrics in src/osd/OSD.cc; TrackedOp in src/common/TrackedOp.h.
+
+use crate::disk::Disk;
+use crate::effects::{Cx, Effect};
+use crate::osd::Osd;
+use crate::pg::ClientOp;
+use serde_json::{Value, json};
+use std::time::Duration;
+use types::msg::LogPrio;
+use types::msg::internal::SlowOps;
+use types::{EVersion, HObject, Mono, Now};
+
+/// What counts as slow.
+#[derive(Debug)]
+pub(crate) struct Slow {
+    /// `osd_op_complaint_time`.
+    pub complaint: Duration,
+    /// Lines of the cluster log at a time (`osd_op_log_threshold`).
+    pub lines_max: usize,
+    /// Who arrived up to then has been told of.
+    told: Mono,
+}
+
+impl Default for Slow {
+    fn default() -> Self {
+        Slow { complaint: Duration::from_secs(30), lines_max: 5, told: Mono::default() }
+    }
+}
+
+/// An operation that has not ended.
+pub(crate) struct Unfinished<'a> {
+    /// As the client sent it. Of a write that a copy finishes for nobody only its version is known.
+    pub op: Option<&'a ClientOp>,
+    pub write: Option<(EVersion, &'a HObject)>,
+    pub since: Mono,
+    /// What it waits for, in upstream's words where it has some.
+    pub stage: &'static str,
+}
+
+impl Unfinished<'_> {
+    fn describe(&self) -> String {
+        match (self.op, self.write) {
+            (Some(op), _) => op.describe(),
+            (None, Some((version, object))) => format!("write {version} {}", object.name),
+            (None, None) => String::new(),
+        }
+    }
+
+    fn show(&self, now: Now) -> Value {
+        let age = (now.mono - self.since).as_secs_f64();
+        let mut data = json!({"flag_point": self.stage});
+        if let Some(op) = self.op {
+            data["client_info"] = json!({"client": op.origin.inst.to_string(), "tid": op.tid});
+        }
+        json!({"description": self.describe(), "age": age, "duration": age, "type_data": data})
+    }
+}
+
+impl Osd {
+    fn unfinished(&self) -> impl Iterator<Item = Unfinished<'_>> {
+        self.pgs.values().flat_map(|pg| pg.unfinished())
+    }
+
+    fn slow(&self, now: Now) -> impl Iterator<Item = Unfinished<'_>> {
+        self.unfinished().filter(move |u| now.mono - u.since > self.slow.complaint)
+    }
+
+    /// `dump_ops_in_flight`
+    pub(crate) fn ops_in_flight(&self, now: Now) -> Value {
+        let ops: Vec<Value> = self.unfinished().map(|u| u.show(now)).collect();
+        json!({"num_ops": ops.len(), "ops": ops})
+    }
+
+    /// `dump_blocked_ops`
+    pub(crate) fn blocked_ops(&self, now: Now) -> Value {
+        let ops: Vec<Value> = self.slow(now).map(|u| u.show(now)).collect();
+        json!({"num_blocked_ops": ops.len(), "complaint_time": self.slow.complaint.as_secs(), "ops": ops})
+    }
+
+    /// For the manager, who makes SLOW_OPS of it.
+    pub(crate) fn slow_ops(&self, now: Now) -> SlowOps {
+        self.slow(now).fold(SlowOps::default(), |mut all, u| {
+            all.count += 1;
+            all.oldest_ms = all.oldest_ms.max((now.mono - u.since).as_millis() as u64);
+            *all.stages.entry(u.stage.to_string()).or_default() += 1;
+            all
+        })
+    }
+
+    /// Tells operators of each that has become slow, once, and of no more than a few at a time.
+    pub(crate) fn complain(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        let mut new: Vec<(Mono, String)> = Vec::new();
+        for u in self.slow(now).filter(|u| u.since > self.slow.told) {
+            let waited = (now.mono - u.since).as_secs();
+            new.push((u.since, format!("slow request {} has taken {waited} seconds, currently {}", u.describe(), u.stage)));
+        }
+        new.sort();
+        if let Some((newest, _)) = new.last() {
+            self.slow.told = *newest;
+        }
+        let more = new.len().saturating_sub(self.slow.lines_max);
+        let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+        for (_, line) in new.into_iter().take(self.slow.lines_max) {
+            cx.clog(LogPrio::WARN, line);
+        }
+        if more > 0 {
+            cx.clog(LogPrio::WARN, format!("{more} more slow requests"));
+        }
+    }
+}
