@@ -9,6 +9,7 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 use types::Errno;
@@ -130,9 +131,55 @@ impl MemDisk {
     /// Another medium, with what is left of this one if power goes now and nothing is kept that no flush has promised.
     pub fn promised(&self) -> MemDisk {
         let inner = self.lock();
-        let (pages, kv) = (inner.durable.clone(), inner.kv_durable.clone());
-        let copy = Inner { size: inner.size, durable: pages.clone(), pages, kv_durable: kv.clone(), kv, ..Inner::default() };
-        MemDisk(Arc::new(Mutex::new(copy)))
+        MemDisk::at_rest(inner.size, inner.durable.clone(), inner.kv_durable.clone())
+    }
+
+    /// Every medium that may be left of this one if power goes now. A sector holds what is durable, or what any write has for it that
+    /// no flush has covered: that is any choice of these writes, in any order, torn anywhere. Of the batches any first ones are kept.
+    pub fn crashes(&self) -> impl ExactSizeIterator<Item = MemDisk> + use<> {
+        let inner = self.lock();
+        let (size, durable) = (inner.size, inner.durable.clone());
+        let sectors = inner.sectors_at_stake();
+        let mut kvs = vec![inner.kv_durable.clone()];
+        for batch in &inner.kv_tail {
+            let mut longer = kvs[kvs.len() - 1].clone();
+            apply(&mut longer, batch.clone());
+            kvs.push(longer);
+        }
+        let count = sectors.values().fold(kvs.len(), |n, contents| n.saturating_mul(contents.len()));
+        (0..count).map(move |mut rest| {
+            let mut choose = |of: usize| {
+                let choice = rest % of;
+                rest /= of;
+                choice
+            };
+            let kv = kvs[choose(kvs.len())].clone();
+            let mut pages = durable.clone();
+            for (off, contents) in &sectors {
+                let choice = choose(contents.len());
+                if choice > 0 {
+                    let page = pages.entry(off / PAGE as u64).or_insert_with(|| vec![0; PAGE]);
+                    let at = (off % PAGE as u64) as usize;
+                    page[at..at + SECTOR].copy_from_slice(&contents[choice]);
+                }
+            }
+            MemDisk::at_rest(size, pages, kv)
+        })
+    }
+
+    /// Tells media apart by what is durable on them, as the store does: by checksums.
+    pub fn digest(&self) -> u64 {
+        let inner = self.lock();
+        let mut hasher = DefaultHasher::new();
+        inner.durable.iter().for_each(|(page, data)| (page, denc::crc32c(data)).hash(&mut hasher));
+        inner.kv_durable.iter().for_each(|(k, v)| (k, v.len(), denc::crc32c(v)).hash(&mut hasher));
+        hasher.finish()
+    }
+
+    /// A medium that nobody has used since power came back.
+    fn at_rest(size: u64, pages: BTreeMap<u64, Vec<u8>>, kv: BTreeMap<Bytes, Bytes>) -> MemDisk {
+        let inner = Inner { size, durable: pages.clone(), pages, kv_durable: kv.clone(), kv, ..Inner::default() };
+        MemDisk(Arc::new(Mutex::new(inner)))
     }
 
     /// Turns one bit of the medium over.
@@ -216,6 +263,28 @@ impl Inner {
             }
         }
         Ok(Bytes::new())
+    }
+
+    /// By offset, every sector that a crash may leave with one content or another; what is durable comes first.
+    fn sectors_at_stake(&self) -> BTreeMap<u64, Vec<Bytes>> {
+        let on_the_way = self.pending.iter().filter_map(|(_, io)| match io {
+            Pending::Write { off, data } => Some((*off, data)),
+            _ => None,
+        });
+        let answered = self.unflushed.iter().map(|(off, data)| (*off, data));
+        let mut sectors: BTreeMap<u64, Vec<Bytes>> = BTreeMap::new();
+        for (off, data) in answered.chain(on_the_way) {
+            let old = read(&self.durable, off, data.len());
+            for at in (0..data.len()).step_by(SECTOR) {
+                let contents = sectors.entry(off + at as u64).or_insert_with(|| vec![old.slice(at..at + SECTOR)]);
+                let new = data.slice(at..at + SECTOR);
+                if !contents.contains(&new) {
+                    contents.push(new);
+                }
+            }
+        }
+        sectors.retain(|_, contents| contents.len() > 1);
+        sectors
     }
 }
 

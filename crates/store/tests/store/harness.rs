@@ -92,9 +92,14 @@ impl Driver {
         self.settle();
         let pending = self.disk.pending();
         let Some((id, _)) = pending.choose(rng) else { return false };
-        let result = self.disk.complete(*id);
-        self.store.handle_io(self.now, *id, result);
+        self.complete(*id);
         true
+    }
+
+    /// This one completes.
+    pub fn complete(&mut self, id: IoId) {
+        let result = self.disk.complete(id);
+        self.store.handle_io(self.now, id, result);
     }
 
     /// Until nothing is in flight.

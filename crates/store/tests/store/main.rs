@@ -1,6 +1,7 @@
 //! The store from outside, on a disk in memory.
 
 mod crash;
+mod every_crash;
 mod faults;
 mod harness;
 mod model;
