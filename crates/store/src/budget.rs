@@ -5,7 +5,7 @@
 /// Of their configured budgets caches keep at least so much, thousandths.
 const LEAST: u64 = 250;
 /// What they have when the process starts: who starts has logs to read and objects to take in, and grows for a while.
-const FIRST: u64 = 500;
+const FIRST: u64 = 250;
 /// By how much the share falls at a time, and grows again.
 const LESS: u64 = 250;
 const MORE: u64 = 25;
@@ -46,8 +46,8 @@ mod tests {
     #[test]
     fn caches_shrink_while_memory_is_short_and_grow_slowly_again() {
         let mut budget = Budget::default();
-        assert_eq!(budget.of(40_000), 20_000);
-        (0..30).for_each(|_| assert!(!budget.fit(100 << 20, 200 << 20)));
+        assert_eq!(budget.of(40_000), 10_000);
+        (0..40).for_each(|_| assert!(!budget.fit(100 << 20, 200 << 20)));
         assert_eq!(budget.of(40_000), 40_000);
         assert!(budget.fit(201 << 20, 200 << 20));
         assert_eq!(budget.of(40_000), 30_000);
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(budget.of(40_000), 10_000, "never nothing");
         assert!(!budget.fit(190 << 20, 200 << 20));
         assert_eq!(budget.of(40_000), 10_000, "not as soon as it fits");
-        (0..30).for_each(|_| assert!(!budget.fit(150 << 20, 200 << 20)));
+        (0..40).for_each(|_| assert!(!budget.fit(150 << 20, 200 << 20)));
         assert_eq!(budget.of(40_000), 40_000);
     }
 }

@@ -36,7 +36,7 @@ impl Default for StoreConfig {
             prefer_deferred_size: 32 << 10,
             deferred_batch_bytes: 4 << 20,
             deferred_window_bytes: 128 << 10,
-            deferred_bytes_max: 32 << 20,
+            deferred_bytes_max: 8 << 20,
             onode_cache_bytes: 40 << 20,
             data_cache_bytes: 16 << 20,
             memory_target: 160 << 20,
@@ -52,6 +52,6 @@ impl StoreConfig {
     /// For disks whose head moves: more goes through the log. Batches stay as they are: a thousand writes in the order
     /// of the disk are enough for its elevator, and records that outlive the engine's memtable would be written twice.
     pub fn rotational() -> Self {
-        StoreConfig { prefer_deferred_size: 64 << 10, ..Self::default() }
+        StoreConfig { prefer_deferred_size: 64 << 10, deferred_bytes_max: 32 << 20, ..Self::default() }
     }
 }
