@@ -25,8 +25,14 @@ class Operator:
 
     def stop(self, osd, how=signal.SIGTERM):
         """kill $(cat DIR/run/osd.N.pid)"""
-        pid = read_pids(self.dir)["osd.%s" % osd]
+        pid, said = read_pids(self.dir)["osd.%s" % osd], "osd.%s marked itself down" % osd
+        times = lambda: self.ceph("log last 1000").count(said)
+        before = times()
         os.kill(pid, how)
+        if how == signal.SIGTERM:
+            # It says so itself: nobody has to miss it first.
+            until(lambda: not self.osds()[osd]["up"], "osd.%s down in the map, for it was stopped" % osd, 2)
+            until(lambda: times() == before + 1, said, 10)
         until(lambda: not os.path.exists("/proc/%d" % pid), "osd.%s ended" % osd, 30)
 
     def is_safe(self, *osds):
