@@ -66,7 +66,7 @@ def estimates(client):
 def check_rates(lines, figures, pace, load):
     """`ceph -s` tells what is copied and what clients do, in words and in figures."""
     match(r"(?s)io:\n    client:   [\d.]+ [KM]?i?B/s rd, [\d.]+ [KM]?i?B/s wr, \d+ op/s rd, \d+ op/s wr\n    recovery: [\d.]+ [KM]?i?B/s, \d+ objects/s\n", lines)
-    check(len(figures) >= 4, "%d times figures" % len(figures))
+    check(len(figures) >= 2, "%d times figures" % len(figures))
     for f in figures:
         has_keys(f, "recovering_objects_per_sec recovering_bytes_per_sec recovering_keys_per_sec", "pgmap")
         has_keys(f, "read_bytes_sec write_bytes_sec read_op_per_sec write_op_per_sec", "pgmap")
