@@ -117,13 +117,13 @@ msgr-stock: deps
 wrong: build
 	tests/clients/wrong_input.py --bin $(BIN)
 
-# The same client tests with Reef and Tentacle clients, each in a directory of its own made with debootstrap.
+# The same client tests with Reef and Tentacle clients, and leaders killed under theirs, each in a directory of its own made with debootstrap.
 test-clients: build
 	tests/clients/generations $(BIN)
 
 bench: build
 	bench/side_by_side.py --bin $(BIN) --peer $(or $(PEER),pacific) $(if $(QUICK),--quick)
 
-# How fast copies come back, and what clients feel of it, beside stock Ceph.
+# How fast copies come back, and what clients feel of it, beside stock Ceph as it comes and with recovery turned up (QUICK=1: not that).
 bench-recovery: build
-	bench/recovery.py --bin $(BIN) --peer $(or $(PEER),pacific)
+	bench/recovery.py --bin $(BIN) --peer $(or $(PEER),tentacle) $(if $(QUICK),,--tuned)

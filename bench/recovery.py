@@ -16,7 +16,8 @@ osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mCl
             the same without a client
   move      of a pool with two copies an OSD is marked out: what it held moves, degraded for nobody
   failover  the primary of an object is killed while it is written, thrice: until the next write of it is acknowledged; of
-            ours also the lead monitor of three
+            ours also the lead monitor of three, thrice, with a client that gives commands, too: how long writes pause, and from the
+            kill until a command given since is answered
 Counted is from the moment the OSD is started, or marked out, until every placement group is active+clean; meanwhile, and for eight
 seconds before, the stock librados overwrites objects of 4 KiB, sixteen at a time. Copies per second are copies made per second.
 """
@@ -24,6 +25,7 @@ import json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from side_by_side import HERE, Ours, arguments, cpu_of, peer_root, rss_mb, tool
+from steady import Steady
 from stock_cluster import StockCluster
 
 def ceph(cluster, *args):
@@ -210,36 +212,32 @@ def measure(cluster, scenario, a):
         remove_pool(cluster, pool)
     return row
 
-# Overwrites one object, and tells when each write was acknowledged.
-ACKS = """
-import sys, time, rados
-conf, pool, seconds = sys.argv[1], sys.argv[2], float(sys.argv[3])
-cluster = rados.Rados(conffile=conf); cluster.connect(); io = cluster.open_ioctx(pool)
-end, acks = time.monotonic() + seconds, []
-while time.monotonic() < end:
-    io.write_full("failover", b"x" * 4096)
-    acks.append(time.monotonic())
-# Not before: a pipe that nobody reads stops who writes into it.
-print(*acks)
-"""
+# For so long the longest silence after a kill is looked for.
+AFTER = 36
 
-def silence(cluster, pool, name, pid):
-    """Kills a daemon; seconds of the longest silence since."""
-    writer = inside(cluster, ACKS, pool, "40")
+def steady(cluster, what, pool=""):
+    """A client that does so all the time; its only object is POOL0."""
+    return Steady(cluster.conf, what, pool, objects=1, root=cluster.root)
+
+def kill(name, pid, *clients):
+    """Kills a daemon under clients that go on; when that was."""
     time.sleep(4)
-    os.kill(pid, signal.SIGKILL)
     killed = time.monotonic()
-    acks = [float(t) for t in output(writer).split()]
-    after = [(t - before, t) for before, t in zip(acks, acks[1:]) if t > killed]
-    print("%s killed: %d writes before, %d after" % (name, len(acks) - len(after), len(after)), flush=True)
-    return max(after)[0]
+    os.kill(pid, signal.SIGKILL)
+    time.sleep(AFTER)
+    since = [sum(t > killed for t in c.done) for c in clients]
+    print("%s killed: %s" % (name, ", ".join("%d %s before, %d after" % (len(c.done) - n, c.what, n) for c, n in zip(clients, since))), flush=True)
+    return killed
 
 def failover(cluster):
     pool, took = "failover", []
     make_pool(cluster, pool, "8")
     for _ in range(3):
-        primary = json.loads(ceph(cluster, "osd", "map", pool, "failover", "-f", "json"))["acting_primary"]
-        took.append(silence(cluster, pool, "osd.%d" % primary, cluster.pids()["osd.%d" % primary]))
+        primary = json.loads(ceph(cluster, "osd", "map", pool, pool + "0", "-f", "json"))["acting_primary"]
+        writes = steady(cluster, "writes", pool)
+        killed = kill("osd.%d" % primary, cluster.pids()["osd.%d" % primary], writes)
+        took.append(writes.longest(killed, killed + AFTER))
+        writes.end()
         start_again(cluster, primary)
         time.sleep(5)
         wait_clean(cluster, 120)
@@ -247,11 +245,23 @@ def failover(cluster):
     return took
 
 def leader_failover(cluster):
-    """The same for the lead monitor."""
-    pool = "failover"
+    """The same for the lead monitor: seconds without a write, and until a command is answered that was given after the kill."""
+    pool, silences, answers = "failover", [], []
     make_pool(cluster, pool, "8")
-    leader = "mon." + json.loads(ceph(cluster, "quorum_status", "-f", "json"))["quorum_leader_name"]
-    return silence(cluster, pool, leader, cluster.pids()[leader])
+    quorum = lambda: json.loads(ceph(cluster, "quorum_status", "-f", "json"))
+    # Connected once: whatever happens then is theirs to get over.
+    writes, commands = steady(cluster, "writes", pool), steady(cluster, "commands")
+    for _ in range(3):
+        leader = "mon." + quorum()["quorum_leader_name"]
+        killed = kill(leader, cluster.pids()[leader], writes, commands)
+        silences.append(writes.longest(killed, killed + AFTER))
+        answers.append(commands.answered_after(killed))
+        subprocess.run([cluster.bin, "up", "--dir", cluster.outside], check=True, stdout=subprocess.DEVNULL)
+        while len(quorum()["quorum_names"]) < cluster.mons:
+            time.sleep(0.2)
+    for client in (writes, commands):
+        client.end()
+    return silences, answers
 
 def make(name, base, root, a):
     if name == "cuttlebone":
@@ -265,6 +275,7 @@ def tune(cluster):
         # An older release does not know all of them.
         tool(cluster, "ceph", "config", "set", "osd", name, value)
 
+SILENT = "without an acknowledged write"
 # `move` gives every pool there is two copies: before the filled one is made.
 SCENARIOS = ("log", "quiet", "large", "backfill", "move", "fifth", "replace", "fifth-quiet", "replace-quiet")
 
@@ -300,14 +311,16 @@ def main():
                     rows.append((scenario, name, r))
                     print("%-9s %-10s %s" % (scenario, name, "  ".join("%s %.4g" % kv for kv in r.items())), flush=True)
                 if wanted("failover") and name != "tuned":
-                    gaps.append((name + ", a primary", failover(cluster)))
+                    gaps.append((name + ", a primary", failover(cluster), SILENT))
             finally:
                 cluster.stop()
         if wanted("failover"):
             cluster = Ours(os.path.realpath(a.bin), base + "/ours", 16300, root, mons=3)
             try:
                 cluster.start()
-                gaps.append(("cuttlebone, the lead monitor of three", [leader_failover(cluster)]))
+                silences, answers = leader_failover(cluster)
+                gaps.append(("cuttlebone, the lead monitor of three", silences, SILENT))
+                gaps.append(("cuttlebone, the lead monitor of three", answers, "until a command was answered"))
             finally:
                 cluster.stop()
     finally:
@@ -319,8 +332,8 @@ def report(rows, gaps):
     print("\n| scenario | who | %s |\n| --- | --- |%s" % (" | ".join(columns), " ---: |" * len(columns)))
     for scenario, name, r in sorted(rows, key=lambda row: row[0]):
         print("| %s | %s | %s |" % (scenario, name, " | ".join("%.4g" % r[c] if c in r else "" for c in columns)))
-    for what, took in gaps:
-        print("%s killed: %s s without an acknowledged write (median %.2f)" % (what, ", ".join("%.2f" % t for t in took), statistics.median(took)))
+    for what, took, until in gaps:
+        print("%s killed: %s s %s (median %.2f)" % (what, ", ".join("%.2f" % t for t in took), until, statistics.median(took)))
 
 if __name__ == "__main__":
     main()

@@ -10,7 +10,7 @@ error or was started again, every placement group is active+clean, and a deep sc
 
     chaos.py --bin BINARY [--seconds 600] [--seed N] [--keep]
 
-Needs root, for network namespaces and loop devices; says so and does nothing where it cannot have them.
+Needs root, for network namespaces and loop devices; says so and does nothing where it cannot have them, and fails if CI is set.
 """
 import argparse, collections, json, os, random, re, shutil, subprocess, sys, time
 from harness import Failed, check, until

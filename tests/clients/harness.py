@@ -101,6 +101,13 @@ def has_keys(obj, keys, what):
     if missing:
         raise Failed("%s: keys missing: %s (has %s)" % (what, " ".join(missing), " ".join(list(obj)[:40])))
 
+def not_run(what, why):
+    """What needs more than this user has is said where people run tests; in CI (the variable CI is set), which is to try everything, it
+    is a failure."""
+    print("%s: NOT RUN: it needs %s" % (what, why), flush=True)
+    if os.environ.get("CI"):
+        raise Failed("%s was not run, and CI is set" % what)
+
 def until(probe, what, seconds=60):
     """Polls until `probe` returns something true."""
     end = time.monotonic() + seconds

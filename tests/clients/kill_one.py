@@ -8,8 +8,8 @@ import os, re, signal, subprocess, sys, time
 from harness import Client, arguments, check, until
 from stock_cluster import read_pids
 
-def bench(conf, *args):
-    return subprocess.Popen(["rados", "-c", conf, "-p", "kill", "bench", *args], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+def bench(client, *args):
+    return subprocess.Popen(client.argv("rados", "-p", "kill", "bench", *args), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 def finish(p, what):
     out = p.communicate()[0]
@@ -33,7 +33,7 @@ def main():
     osds = sorted(name for name in read_pids(directory) if name.startswith("osd."))
     seconds = 5 * a.rounds * len(osds)
     # Small objects and few at a time: many requests are under way when an OSD dies, and the disk stays small.
-    writer = bench(a.conf, str(seconds), "write", "-b", "16384", "-t", "16", "--no-cleanup")
+    writer = bench(client, str(seconds), "write", "-b", "16384", "-t", "16", "--no-cleanup")
     for name in osds * a.rounds:
         time.sleep(2)
         os.kill(read_pids(directory)[name], signal.SIGKILL)
@@ -41,7 +41,7 @@ def main():
         subprocess.run([a.bin, "up", "--dir", directory], check=True, stdout=subprocess.DEVNULL)
     wrote = finish(writer, "rados bench write")
     until(lambda: clean(client), "every placement group active and clean", 120)
-    read = finish(bench(a.conf, "600", "seq", "-t", "16"), "rados bench seq")
+    read = finish(bench(client, "600", "seq", "-t", "16"), "rados bench seq")
     if wrote["Total writes made"] != read["Total reads made"]:
         sys.exit("%s objects written, %s read" % (wrote["Total writes made"], read["Total reads made"]))
     print("%d OSDs killed under load: %s writes acknowledged, all read back as written; longest wait %s s" % (

@@ -2,7 +2,7 @@
 Machines can be hurt (`begin_*`) and mended again (`end_*`). Needs root.
 """
 import json, os, random, shutil, signal, subprocess, sys, tempfile, time, uuid
-from harness import Failed, check, until
+from harness import Failed, check, not_run, until
 
 MONS, OSDS = ("a", "b", "c"), 4
 # Whose directory is on a small file system, and whose device is a loop device over a file on one.
@@ -261,12 +261,11 @@ class Cluster:
         return True
 
 def within_namespace(name):
-    """Runs this program again in a network namespace of its own, as `--within NAMESPACE`, and exits as that did; says so and
-    returns where there are none."""
+    """Runs this program again in a network namespace of its own, as `--within NAMESPACE`, and exits as that did; where there
+    are none it says so and returns, unless in CI."""
     ns = name + str(os.getpid())
     if os.geteuid() != 0 or subprocess.run(["ip", "netns", "add", ns], capture_output=True).returncode:
-        print("%s: NOT RUN: it needs root and network namespaces" % name)
-        return
+        return not_run(name, "root and network namespaces")
     try:
         # A session of its own: mounts are seen by nobody else, and are gone with it.
         sys.exit(subprocess.run(["ip", "netns", "exec", ns, sys.executable, *sys.argv, "--within", ns]).returncode)

@@ -1,14 +1,17 @@
 #!/usr/bin/python3
-"""Monitors come and go while a Python client writes and another gives commands: two more by `cuttlebone up --mons 5`, one as
-stock documents it (map, key, --mkfs, --public-addr), the leader and another removed, one with its disk lost, one away for
-hundreds of changes. No write and no command fails, removed monitors end by themselves, and what is stored stays.
+"""Monitors come and go while a Python client writes and another gives commands: four more by `cuttlebone up --mons 5`, one as
+stock documents it (map, key, --mkfs, --public-addr), the leader and another killed at once, a third as well, the leader and another
+removed, two with their disks lost (one made anew by `up`, one by hand as docs/operations.md says), one away for hundreds of changes.
+Two of five are not missed; of two that are left nobody gets an answer. No write and no command fails, removed monitors end by themselves,
+and what is stored stays.
 
     monitors.py -c DIR/ceph.conf --bin BINARY
 """
-import os, shutil, signal, subprocess, sys, time
+import os, shutil, signal, subprocess, time
 from harness import Client, arguments, check, equal, match, until
-from kill_leader import Worker, command
+from kill_leader import nobody_answers
 from kill_one import clean
+from steady import Steady
 from stock_cluster import read_pids
 
 def run(*argv):
@@ -36,14 +39,13 @@ def main():
     client.ceph("osd", "pool", "create", "mons", "16")
     client.ceph("osd", "pool", "application", "enable", "mons", "rados")
     until(lambda: clean(client), "every placement group active and clean", 60)
-    ioctx = []
-    def write(cluster, n):
-        if not ioctx:
-            ioctx.append(cluster.open_ioctx("mons"))
-        ioctx[0].write_full("w%d" % (n % 50), b"%d" % n)
-    commands, writes = Worker(a.conf, command), Worker(a.conf, write)
-    for w in (commands, writes):
-        w.start()
+    commands, writes = Steady(a.conf, "commands"), Steady(a.conf, "writes", "mons")
+    def kill(*names):
+        at = time.monotonic()
+        for name in names:
+            os.kill(read_pids(directory)["mon." + name], signal.SIGKILL)
+        return at
+    leads = lambda: client.json("quorum_status")["quorum_leader_name"]
 
     # One more as stock documents it: the first one alone is a majority of one.
     match("refusing removal of last monitor a", refused("mon", "rm", "a"), "the last one")
@@ -72,8 +74,34 @@ def main():
     equal(quorum(), ["a", "b", "c", "d", "e"], "the quorum")
     match("^HEALTH_OK", client.ceph("health")[0], "health")
 
+    # Two of five die at once, one of them the leader.
+    leader = leads()
+    two = [leader, [n for n in "abcde" if n != leader][0]]
+    left = sorted(set("abcde") - set(two))
+    at = kill(*two)
+    for s in (commands, writes):
+        s.await_answer(at + 1.5)
+    pauses = [s.longest(at, at + 1.5) for s in (commands, writes)]
+    print("two of five killed: commands paused for %.2f s, writes for %.2f s" % tuple(pauses))
+    check(max(pauses) < 3, "a pause for too long")
+    equal(quorum(), left, "the quorum")
+    match("^HEALTH_WARN 2/5 mons down, quorum " + ",".join(left), client.ceph("health")[0], "health")
+    # A third: those that are left must not promise anything, to whoever is connected neither.
+    at = kill(leads())
+    time.sleep(1)
+    before = len(commands.done)
+    nobody_answers(client)
+    equal(len(commands.done), before, "commands that two of five answered")
+    # OSDs and their clients can do without for a while.
+    check(writes.longest(at, time.monotonic()) < 3, "writes wait for monitors")
+    back = time.monotonic()
+    run(a.bin, "up", "--dir", directory)
+    equal(quorum(), ["a", "b", "c", "d", "e"], "the quorum")
+    for s in (commands, writes):
+        s.await_answer(back)
+
     # The leader goes.
-    leader = client.json("quorum_status")["quorum_leader_name"]
+    leader = leads()
     pid = read_pids(directory)["mon." + leader]
     client.ceph("mon", "remove", leader)
     until(lambda: not alive(pid), "the end of a leader that was removed", 20)
@@ -81,17 +109,29 @@ def main():
     wait(left)
 
     # One loses its disk.
-    lost = [n for n in left if n != client.json("quorum_status")["quorum_leader_name"]][0]
-    os.kill(read_pids(directory)["mon." + lost], signal.SIGKILL)
+    lost = [n for n in left if n != leads()][0]
+    kill(lost)
     time.sleep(0.5)
     shutil.rmtree(os.path.join(directory, "mon." + lost, "kv"))
     run(a.bin, "up", "--dir", directory)
     wait(left)
 
+    # Another one, and everything in its directory: "Lose a monitor" of docs/operations.md by hand.
+    lost = [n for n in left if n not in (lost, leads())][0]
+    kill(lost)
+    until(lambda: lost not in quorum(), "a dead monitor missed", 20)
+    shutil.rmtree(os.path.join(directory, "mon." + lost))
+    client.ceph("mon", "getmap", "-o", directory + "/map")
+    client.ceph("auth", "get", "mon.", "-o", directory + "/key")
+    run(a.bin, "mon", "-i", lost, "-c", a.conf, "--mkfs", "--monmap", directory + "/map", "--keyring", directory + "/key")
+    run(a.bin, "mon", "-i", lost, "-c", a.conf)
+    wait(left)
+    client.ceph("tell", "mon." + lost, "version")
+
     # One is away while everything changes, for longer than logs are kept.
-    away = [n for n in left if n != client.json("quorum_status")["quorum_leader_name"]][-1]
-    os.kill(read_pids(directory)["mon." + away], signal.SIGKILL)
-    gone = [n for n in left if n not in (away, client.json("quorum_status")["quorum_leader_name"])][0]
+    away = [n for n in left if n != leads()][-1]
+    kill(away)
+    gone = [n for n in left if n not in (away, leads())][0]
     # Three of four agree; without this one two of three do.
     before = len(commands.done)
     client.ceph("mon", "rm", gone)
@@ -101,17 +141,16 @@ def main():
     wait(left)
 
     # What would leave too few is refused.
-    dead = [n for n in left if n != client.json("quorum_status")["quorum_leader_name"]][0]
-    os.kill(read_pids(directory)["mon." + dead], signal.SIGKILL)
+    dead = [n for n in left if n != leads()][0]
+    kill(dead)
     until(lambda: dead not in quorum(), "a dead monitor missed", 20)
-    other = [n for n in left if n not in (dead, client.json("quorum_status")["quorum_leader_name"])][0]
+    other = [n for n in left if n not in (dead, leads())][0]
     match("EBUSY: removing mon.%s would break quorum" % other, refused("mon", "rm", other), "a removal that leaves too few")
     run(a.bin, "up", "--dir", directory)
     wait(left)
-    for w in (commands, writes):
-        w.end()
+    done = [s.end() for s in (commands, writes)]
     until(lambda: client.ceph("health")[0].startswith("HEALTH_OK"), "HEALTH_OK", 30)
-    print("%d commands and %d writes while eight monitors came and went, none failed" % (len(commands.done), len(writes.done)))
+    print("%d commands and %d writes while monitors came and went, none failed" % tuple(done))
     client.close()
 
 if __name__ == "__main__":

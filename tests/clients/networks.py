@@ -4,7 +4,7 @@ for it, whichever it is, and stays down, without coming and going, until it has 
 
     networks.py --bin BINARY [--keep]
 
-Needs root, for network namespaces; says so and does nothing where it cannot have them.
+Needs root, for network namespaces; says so and does nothing where it cannot have them, and fails if CI is set.
 """
 import argparse, json, sys, time
 from harness import Failed, check, until

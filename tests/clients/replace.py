@@ -25,8 +25,14 @@ class Operator:
 
     def stop(self, osd, how=signal.SIGTERM):
         """kill $(cat DIR/run/osd.N.pid)"""
-        pid = read_pids(self.dir)["osd.%s" % osd]
+        pid, said = read_pids(self.dir)["osd.%s" % osd], "osd.%s marked itself down" % osd
+        times = lambda: self.ceph("log last 1000").count(said)
+        before = times()
         os.kill(pid, how)
+        if how == signal.SIGTERM:
+            # It says so itself: nobody has to miss it first.
+            until(lambda: not self.osds()[osd]["up"], "osd.%s down in the map, for it was stopped" % osd, 2)
+            until(lambda: times() == before + 1, said, 10)
         until(lambda: not os.path.exists("/proc/%d" % pid), "osd.%s ended" % osd, 30)
 
     def is_safe(self, *osds):
@@ -136,13 +142,13 @@ def main():
     o.ceph("osd pool create kill 16")
     o.ceph("osd pool set kill size 2")
     o.await_clean()
-    wrote = finish(bench(a.conf, "4", "write", "-b", "16384", "-t", "16", "--no-cleanup"), "rados bench write")
+    wrote = finish(bench(client, "4", "write", "-b", "16384", "-t", "16", "--no-cleanup"), "rados bench write")
     writer = Writer(a.conf)
     writer.start()
     replace_disks(o)
     replace_node(o)
     puts = writer.finish()
-    read = finish(bench(a.conf, "600", "seq", "-t", "16"), "rados bench seq")
+    read = finish(bench(client, "600", "seq", "-t", "16"), "rados bench seq")
     equal(read["Total reads made"], wrote["Total writes made"], "objects read")
     print("two disks and a node replaced: %s objects and %d written meanwhile read as they were written; the longest write took %.1f s" % (
         wrote["Total writes made"], puts, writer.longest))

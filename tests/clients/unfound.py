@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Objects whose newest content only a dead OSD has: stock `ceph` shows them and who may have them, clients wait; nothing
+"""Objects whose newest content only a dead OSD has: while nobody else is up who knows of them, `ceph osd blocked-by` names that OSD;
+then stock `ceph` shows the objects and who may have them, clients wait; nothing
 is given up before that OSD is declared lost; then one placement group is reverted and another one's objects are deleted,
 whoever waited is answered, and the OSD that comes back all the same does not bring anything back.
 
@@ -35,6 +36,14 @@ def kill(directory, osd):
 
 def is_down(client, osd):
     return next(o for o in client.json("osd", "dump")["osds"] if o["osd"] == osd)["up"] == 0
+
+def blocked_by(client):
+    """Which OSDs are waited for, by how many placement groups; the text says the same."""
+    told = {b["id"]: b["num_blocked"] for b in client.json("osd", "blocked-by")["osd_blocked_by"]["osd_blocked_by_infos"]}
+    rows = [line.split() for line in client.ceph("osd", "blocked-by")[0].splitlines()]
+    check(rows[:1] == [["osd", "num_blocked"]], rows)
+    equal({int(osd): int(n) for osd, n in rows[1:]}, told, "osd blocked-by")
+    return told
 
 def waiting(client, *args):
     return subprocess.Popen(client.argv("rados", "-p", POOL, *args), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -75,9 +84,19 @@ def main():
     until(lambda: is_down(client, stays), "osd.%d down" % stays)
     for name in (r[0], r[1], d[0], d[1]):
         put(client, name, NEW)
+    equal(blocked_by(client), {}, "nobody is waited for")
+    # It dies as well before the other one is back: who is back knows that it missed something, not what.
+    kill(directory, dies)
+    until(lambda: is_down(client, dies), "osd.%d down" % dies)
+    client.run(a.bin, "osd", "-i", stays, "-c", a.conf)
+    stats = lambda: client.json("pg", "ls-by-pool", POOL)["pg_stats"]
+    waits_for = lambda: [s["pgid"] for s in stats() if "down" in s["state"].split("+") and s["blocked_by"] == [dies]]
+    until(lambda: {reverted, deleted} <= set(waits_for()), "placement groups that are down", 60)
+    until(lambda: blocked_by(client) == {dies: len(waits_for())}, "osd blocked-by", 30)
     up()
     both = lambda: all(len(stat(client, pg)["acting"]) == 2 and stat(client, pg)["state"].startswith("active") for pg in (reverted, deleted))
     until(both, "both OSDs active")
+    until(lambda: blocked_by(client) == {}, "nobody waited for", 30)
     kill(directory, dies)
     until(lambda: is_down(client, dies), "osd.%d down" % dies)
     client.ceph("osd", "unset", "norecover")

@@ -7,7 +7,7 @@ names the cause; nobody panics, nothing that was acknowledged is lost.
 import argparse, os, random, re, shutil, signal, socket, subprocess, sys, tempfile, time
 import rados
 import harness
-from harness import Failed, check, equal, match, test, until
+from harness import Failed, check, equal, match, not_run, test, until
 from stock_cluster import read_pids
 
 PORT = 17000
@@ -288,8 +288,7 @@ def a_full_cluster_still_deletes(c):
 @test
 def a_full_file_system_beneath_loses_nothing(c):
     if os.geteuid() != 0:
-        print("      (needs root for a small file system: not run)")
-        return
+        return not_run("a full file system", "root, for a small one")
     mount = c.work + "/tmpfs"
     os.makedirs(mount)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1000M", "tmpfs", mount], check=True)
