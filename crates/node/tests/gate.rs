@@ -6,7 +6,7 @@ use bytes::Bytes;
 use msgr::{Action, Config, Endpoint, Event, Policy, SockId};
 use node::Gate;
 use rand::SeedableRng;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use types::{AddrVec, EntityAddr, EntityKind, EntityName, Errno, Mono, Now, Utime};
 
