@@ -456,6 +456,10 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
         let location = [("root", "default".to_owned()), ("host", format!("host-{n}"))];
         let mut options = ConfigValues::new(name.clone(), "ceph", "");
         options.set("osd_pg_log_dups_tracked", Source::File, &tracked).expect("a number");
+        if log_entries_max < 500 {
+            // Short logs are there to be too short.
+            options.set("osd_max_pg_log_entries", Source::File, &log_entries_max.to_string()).expect("a number");
+        }
         options.set("osd_recovery_max_active", Source::File, &recovery_max).expect("a number");
         options.set("osd_max_backfills", Source::File, &max_backfills).expect("a number");
         let scrubs = [("min_interval", scrub_s.to_string()), ("auto_repair", "true".into()), ("auto_repair_num_errors", "100000".into())];

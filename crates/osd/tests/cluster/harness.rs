@@ -108,6 +108,8 @@ pub struct Cluster {
     options: ConfigValues,
     /// Entries that PG logs of OSDs started from now on keep.
     pub log_entries_max: usize,
+    /// OSDs started from now on keep more while a copy is away.
+    pub logs_grow: bool,
     /// OSDs started from now on have a network of their own.
     pub two_networks: bool,
     /// What OSDs told the monitors of each other.
@@ -164,6 +166,7 @@ impl Cluster {
             map_dirty: false,
             options: ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host"),
             log_entries_max: 20,
+            logs_grow: false,
             two_networks: false,
             reports: Vec::new(),
             stats: BTreeMap::new(),
@@ -246,6 +249,10 @@ impl Cluster {
         let mut store = Store::mount(disk.dev(), disk.kv(), StoreConfig::default(), FSID, osd.0).unwrap();
         let boots = self.daemons[osd.0 as usize].boots;
         let addrs = |port| Self::addrs(port, osd, boots);
+        let mut options = self.options.clone();
+        if !self.logs_grow {
+            options.set("osd_max_pg_log_entries", Source::File, &self.log_entries_max.to_string()).unwrap();
+        }
         let config = OsdConfig {
             whoami: osd,
             fsid: FSID,
@@ -257,7 +264,7 @@ impl Cluster {
             crush_location: BTreeMap::new(),
             limits: Default::default(),
             log_entries_max: self.log_entries_max,
-            options: Some(self.options.clone()),
+            options: Some(options),
         };
         let core = Osd::load(config, &mut store, [osd.0 as u8; 32]).unwrap();
         (core, store)

@@ -203,6 +203,40 @@ fn overrun_log(c: &mut Cluster) {
     (0..300).for_each(|n| assert_eq!(c.write(&format!("other{}", n % 7), append(".")).result, 0));
 }
 
+/// Entries of a copy's log, as its line tells them: `[tail..head]`.
+fn log_len(c: &Cluster, osd: OsdId, pg: PgId) -> u64 {
+    let line = c.line_of(osd, pg);
+    let number = |version: &str| version.split_once('\'').unwrap().1.parse::<u64>().unwrap();
+    let (tail, head) = line.split(['[', ']']).find_map(|part| part.split_once("..")).unwrap();
+    number(head) - number(tail)
+}
+
+#[test]
+fn whoever_is_away_for_more_writes_than_a_log_keeps_finds_them_in_the_log() {
+    let mut c = Cluster::new(1800, 3, 1);
+    c.logs_grow = true;
+    (0..3).map(OsdId).for_each(|osd| c.crash(osd));
+    (0..3).map(OsdId).for_each(|osd| c.start(osd));
+    c.settle();
+    let pg = c.pgs()[0];
+    let acting = c.map.pg_to_up_acting(pg).acting;
+    (0..100).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0));
+    assert!(log_len(&c, acting[0], pg) < 60, "{}", c.line_of(acting[0], pg));
+    c.crash(acting[1]);
+    c.publish();
+    overrun_log(&mut c);
+    assert!(log_len(&c, acting[0], pg) >= 300);
+    c.start(acting[1]);
+    while !c.is_clean() {
+        c.step();
+        assert!(!c.state(pg).contains("backfill"), "{}", c.state(pg));
+    }
+    c.settle();
+    c.invariant_copies_agree();
+    overrun_log(&mut c);
+    acting.into_iter().for_each(|osd| assert!(log_len(&c, osd, pg) < 60, "{}", c.line_of(osd, pg)));
+}
+
 fn same_answer(a: &types::msg::MOsdOpReply, b: &types::msg::MOsdOpReply) -> bool {
     (a.result, &a.ops, a.replay_version, a.user_version) == (b.result, &b.ops, b.replay_version, b.user_version)
 }
