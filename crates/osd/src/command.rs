@@ -32,6 +32,8 @@ pub(crate) struct Commands {
 /// Objects being recovered at once if nobody configured it.
 const RECOVERY_MAX: usize = 64;
 
+/// PGs that recover at once from an OSD, and to one. With one, half of the time is beginnings and ends when clients are busy.
+const BACKFILLS_MAX: usize = 4;
 /// Entries of all logs of an OSD while copies are away: 30 MB.
 const LOG_ENTRIES: usize = 100_000;
 
@@ -67,9 +69,11 @@ impl Commands {
         self.grace().mul_f64(self.config.f64("osd_pool_default_read_lease_ratio").clamp(0.01, 1.0))
     }
 
-    /// `osd_max_backfills`.
+    /// `osd_max_backfills`: as somebody configured, else so many that one begins or ends while others keep the way busy. What is on
+    /// its way is bounded for all of them together.
     pub fn max_backfills(&self) -> usize {
-        self.config.u64("osd_max_backfills").max(1) as usize
+        let name = "osd_max_backfills";
+        if self.config.is_set(name) { self.config.u64(name).max(1) as usize } else { BACKFILLS_MAX }
     }
 
     /// Objects being recovered at once: as somebody configured, for all devices or such a one; else as many as keep the

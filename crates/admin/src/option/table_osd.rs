@@ -80,7 +80,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("osd_mclock_scheduler_background_recovery_lim", Uint, Advanced, "999999", "recovery's limit").runtime(),
     opt("osd_mclock_max_capacity_iops_hdd", Float, Basic, "315", "requests per second of a disk that turns").runtime(),
     opt("osd_mclock_max_capacity_iops_ssd", Float, Basic, "21500", "requests per second of one that does not").runtime(),
-    opt("osd_max_backfills", Uint, Advanced, "1", "PGs that recover or backfill at once, of those an OSD is primary of, and of others").runtime().effective(),
+    opt("osd_max_backfills", Uint, Advanced, "1", "PGs that recover or backfill at once, of those an OSD is primary of, and of others; until somebody sets it, the OSD decides (4)").runtime().effective(),
     opt("osd_recovery_max_active", Uint, Advanced, "0", "objects being recovered at once by an OSD; 0 to go by the device").runtime().effective(),
     opt("osd_recovery_max_active_hdd", Uint, Advanced, "3", "the same for disks that turn; until somebody sets it, the OSD decides").runtime().effective(),
     opt("osd_recovery_max_active_ssd", Uint, Advanced, "10", "the same for others; until somebody sets it, the OSD decides").runtime().effective(),

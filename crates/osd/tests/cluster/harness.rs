@@ -250,7 +250,7 @@ impl Cluster {
         let boots = self.daemons[osd.0 as usize].boots;
         let addrs = |port| Self::addrs(port, osd, boots);
         let mut options = self.options.clone();
-        if !self.logs_grow {
+        if !self.logs_grow && !options.is_set("osd_max_pg_log_entries") {
             options.set("osd_max_pg_log_entries", Source::File, &self.log_entries_max.to_string()).unwrap();
         }
         let config = OsdConfig {

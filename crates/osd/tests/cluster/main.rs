@@ -504,7 +504,7 @@ fn recovering(seed: u64, away: i32, count: u32, overrun: bool) -> Cluster {
 
 /// Seconds from when an OSD that lacks 60 objects is back until all is clean.
 fn recovery_takes(sleep: &str) -> f64 {
-    let mut c = Cluster::with_options(770, 3, 1, &[("osd_recovery_sleep", sleep), ("osd_min_pg_log_entries", "100")]);
+    let mut c = Cluster::with_options(770, 3, 1, &[("osd_recovery_sleep", sleep), ("osd_min_pg_log_entries", "100"), ("osd_max_pg_log_entries", "100")]);
     c.settle();
     c.crash(OsdId(1));
     c.append_to(0..60, "x");
