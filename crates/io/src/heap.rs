@@ -14,7 +14,7 @@ const QUIET_BYTES: u64 = 256 << 10;
 const BUSY_BYTES: u64 = 16 << 20;
 
 /// Between two times that memory is given back while somebody is served.
-const HURRY: Duration = Duration::from_secs(10);
+const HURRY: Duration = Duration::from_secs(60);
 
 /// Bytes of memory that this process has; 0 if the kernel does not say.
 pub(crate) fn resident() -> u64 {

@@ -34,7 +34,7 @@ const RECOVERY_MAX: usize = 64;
 
 /// PGs that recover at once from an OSD, and to one. With one, half of the time is beginnings and ends when clients are busy.
 const BACKFILLS_MAX: usize = 4;
-/// Entries of all logs of an OSD while copies are away: 30 MB.
+/// Entries of all logs of an OSD while copies are away: some 60 MB, for the store keeps their rows in memory, too.
 const LOG_ENTRIES: usize = 100_000;
 
 impl Commands {

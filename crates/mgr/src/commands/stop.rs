@@ -74,9 +74,9 @@ impl Mgr {
             }
             let degraded = stat.state.has(PgState::DEGRADED);
             let left = stat.acting.iter().filter(|o| o.0 >= 0 && o.0 != crush::ITEM_NONE).count() - hit;
-            // Objects that only the OSDs to be stopped have would be unfound: copies that lack some do not count.
+            // Objects that only the OSDs to be stopped have would be unfound: copies that lack some do not count for those that have all.
             let whole = stat.avail_no_missing.iter().filter(|s| !osds.contains(&s.osd)).count();
-            let left = if degraded { left.min(whole) } else { left };
+            let left = if degraded && whole < stat.avail_no_missing.len() { left.min(whole) } else { left };
             let verdict = match hit {
                 0 => continue,
                 _ if !stat.state.has(PgState::ACTIVE) => "bad_already_inactive",

@@ -41,6 +41,8 @@ pub(crate) struct PgLog {
     /// The version before the first entry.
     pub tail: EVersion,
     entries: VecDeque<Kept>,
+    /// Of all rows.
+    bytes: usize,
     by_reqid: BTreeMap<ReqId, u64>,
     /// Requests of writes up to the tail.
     pub dups: Dups,
@@ -88,6 +90,11 @@ impl PgLog {
         self.entries.iter().map(Kept::entry)
     }
 
+    /// Bytes that its entries take, about.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// The version of the entry at a place, the oldest at 0.
     pub fn version_at(&self, place: usize) -> Option<EVersion> {
         self.entries.get(place).map(|e| e.version)
@@ -106,6 +113,7 @@ impl PgLog {
             self.by_reqid.insert(entry.reqid, entry.version.version);
         }
         // In memory of its own: a piece of a message would keep a whole receive buffer alive as long as the log.
+        self.bytes += row.len();
         self.entries.push_back(Kept { version: entry.version, row: row.into() });
     }
 
@@ -156,7 +164,7 @@ impl PgLog {
         let (before, earliest) = (self.tail.version, (self.head().version + 1).saturating_sub(tracked));
         let mut dups = Vec::new();
         while self.entries.front().is_some_and(|e| e.version <= version) {
-            let Some(old) = self.entries.pop_front().map(|e| e.entry()) else { break };
+            let Some(old) = self.entries.pop_front().map(|e| self.taken(e)) else { break };
             self.forget(&old);
             self.tail = old.version;
             if old.version.version >= earliest && old.reqid != ReqId::default() {
@@ -191,7 +199,7 @@ impl PgLog {
     pub fn rewind(&mut self, base: EVersion) -> Vec<PgLogEntry> {
         let mut gone = Vec::new();
         while self.entries.back().is_some_and(|e| e.version > base) {
-            let Some(last) = self.entries.pop_back().map(|e| e.entry()) else { break };
+            let Some(last) = self.entries.pop_back().map(|e| self.taken(e)) else { break };
             self.forget(&last);
             gone.push(last);
         }
@@ -201,6 +209,11 @@ impl PgLog {
     /// Starts anew behind `tail`.
     pub fn reset(&mut self, tail: EVersion) {
         *self = PgLog { tail, ..PgLog::default() };
+    }
+
+    fn taken(&mut self, kept: Kept) -> PgLogEntry {
+        self.bytes -= kept.row.len();
+        kept.entry()
     }
 
     fn forget(&mut self, entry: &PgLogEntry) {
@@ -306,6 +319,10 @@ mod tests {
         assert_eq!(log.trim_to(ev(1, 1), 0).unwrap().tail, 0..1);
         assert_eq!(log.trim_to(ev(1, 1), 0), None);
         assert_eq!(log.len(), 2);
+        assert!(log.bytes() > 0);
+        log.rewind(ev(1, 2));
+        log.trim_to(ev(1, 2), 0);
+        assert_eq!((log.len(), log.bytes()), (0, 0));
     }
 
     #[test]

@@ -18,6 +18,8 @@ use types::{EVersion, Epoch, HObject, Mono, OsdId};
 
 /// Trimming waits for that many entries, or for as many as a short log keeps, so that it costs little per write.
 const TRIM_BATCH: usize = 100;
+/// A log of more than so many bytes is not made longer for whoever is away: it travels in one message.
+const LONG_LOG_BYTES: usize = 4 << 20;
 
 /// Writes that are not durable everywhere, oldest first.
 #[derive(Debug, Default)]
@@ -197,7 +199,8 @@ impl Pg {
     /// Entries the log keeps. Whoever is away needs every one since it went, or has to be filled by scan.
     fn log_entries_kept(&self, cx: &Cx<'_>) -> usize {
         let m = &self.walk.mapping;
-        if m.acting.len() < usize::from(m.size) { cx.sh.log_entries_degraded } else { cx.sh.log_entries_max }
+        let degraded = m.acting.len() < usize::from(m.size) && self.log.bytes() < LONG_LOG_BYTES;
+        if degraded { cx.sh.log_entries_degraded } else { cx.sh.log_entries_max }
     }
 
     /// Up to where every copy may forget its log.
