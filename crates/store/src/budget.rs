@@ -2,10 +2,8 @@
 //!
 //! Why: what PG logs, requests and copies on their way take comes and goes; what they take too much, caches give.
 
-/// Of their configured budgets caches keep at least so much, thousandths.
+/// Of their configured budgets caches keep at least so much, thousandths. So they begin: who starts has logs to read and objects to take in.
 const LEAST: u64 = 250;
-/// What they have when the process starts: who starts has logs to read and objects to take in, and grows for a while.
-const FIRST: u64 = 250;
 /// By how much the share falls at a time, and grows again.
 const LESS: u64 = 250;
 const MORE: u64 = 25;
@@ -18,7 +16,7 @@ pub(crate) struct Budget(u64);
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget(FIRST)
+        Budget(LEAST)
     }
 }
 

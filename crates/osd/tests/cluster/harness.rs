@@ -784,6 +784,14 @@ impl Cluster {
         self.turn(osd, |_, store, now, _| store.handle_io(now, id, result));
     }
 
+    /// Runs for so long.
+    pub fn run_for(&mut self, time: Duration) {
+        let until = self.now.mono + time;
+        while self.now.mono < until {
+            self.step();
+        }
+    }
+
     /// Time passes for everybody.
     pub fn tick(&mut self, by: Duration) {
         self.now.mono = self.now.mono + by;

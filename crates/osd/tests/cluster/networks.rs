@@ -19,16 +19,9 @@ fn cluster(seed: u64) -> Cluster {
     }
     c.settle();
     assert_eq!(c.write("o", append("x")).result, 0);
-    run(&mut c, NOTICED);
+    c.run_for(NOTICED);
     assert_eq!(c.reports, [], "all are well");
     c
-}
-
-fn run(c: &mut Cluster, time: Duration) {
-    let until = c.now.mono + time;
-    while c.now.mono < until {
-        c.step();
-    }
 }
 
 /// Who has told what of the third one, once each.
@@ -44,16 +37,16 @@ fn silence_on_either_network_is_reported_and_taken_back_when_it_is_over() {
     for (seed, network) in [(1200, Network::Cluster), (1201, Network::Public)] {
         let mut c = cluster(seed);
         c.lose(THIRD, Some(network));
-        run(&mut c, Duration::from_secs(15));
+        c.run_for(Duration::from_secs(15));
         assert_eq!(c.reports, [], "{network:?}: not before the grace is over");
-        run(&mut c, NOTICED);
+        c.run_for(NOTICED);
         assert_eq!(said_of_third(&c, FailureKind::Silent), [0, 1], "{network:?}");
         assert!(said_of_third(&c, FailureKind::Alive).is_empty(), "{network:?}: the other network is no excuse");
         c.lose(THIRD, None);
-        run(&mut c, NOTICED);
+        c.run_for(NOTICED);
         assert_eq!(said_of_third(&c, FailureKind::Alive), [0, 1], "{network:?}");
         c.reports.clear();
-        run(&mut c, NOTICED);
+        c.run_for(NOTICED);
         assert_eq!(c.reports, [], "{network:?}");
     }
 }
@@ -64,11 +57,11 @@ fn who_was_marked_down_behind_a_broken_network_stays_down_until_it_is_whole() {
         let mut c = cluster(seed);
         c.lose(THIRD, Some(network));
         c.call_down(THIRD);
-        run(&mut c, 3 * NOTICED);
+        c.run_for(3 * NOTICED);
         assert!(c.map.is_down(THIRD), "{network:?}: up, to be marked down again");
         assert_eq!(c.write("o", append("y")).result, 0);
         c.lose(THIRD, None);
-        run(&mut c, Duration::from_secs(3));
+        c.run_for(Duration::from_secs(3));
         assert!(c.map.is_up(THIRD), "{network:?}");
         c.settle();
     }
@@ -78,7 +71,7 @@ fn who_was_marked_down_behind_a_broken_network_stays_down_until_it_is_whole() {
 fn who_was_marked_down_for_nothing_is_up_again_at_once() {
     let mut c = cluster(1220);
     c.call_down(THIRD);
-    run(&mut c, Duration::from_secs(1));
+    c.run_for(Duration::from_secs(1));
     assert!(c.map.is_up(THIRD));
     c.settle();
 }
@@ -92,16 +85,16 @@ fn who_is_marked_down_again_and_again_ends() {
     for _ in 0..2 {
         (0..2).for_each(|_| {
             c.call_down(THIRD);
-            run(&mut c, Duration::from_secs(10));
+            c.run_for(Duration::from_secs(10));
             assert!(c.map.is_up(THIRD));
         });
-        run(&mut c, Duration::from_secs(110));
+        c.run_for(Duration::from_secs(110));
     }
     assert_eq!(c.stopped, Some(vec![]));
     for n in 0..3 {
         assert_eq!(c.stopped.as_ref().map(Vec::len), Some(0), "after {n}");
         c.call_down(THIRD);
-        run(&mut c, Duration::from_secs(10));
+        c.run_for(Duration::from_secs(10));
     }
     let (who, why) = &c.stopped.as_ref().unwrap()[0];
     assert_eq!(*who, THIRD);
@@ -115,10 +108,10 @@ fn addresses_that_refuse_connections_keep_nobody_down() {
     let mut c = cluster(1230);
     c.lose(THIRD, Some(Network::Cluster));
     c.call_down(THIRD);
-    run(&mut c, NOTICED);
+    c.run_for(NOTICED);
     assert!(c.map.is_down(THIRD));
     (0..2).map(OsdId).for_each(|osd| c.refuse(THIRD, osd));
-    run(&mut c, Duration::from_secs(1));
+    c.run_for(Duration::from_secs(1));
     assert!(c.map.is_up(THIRD));
 }
 
@@ -128,15 +121,15 @@ fn answers_of_long_ago_end_no_wait() {
     let mut c = cluster(1240);
     c.lose(THIRD, Some(Network::Public));
     c.call_down(THIRD);
-    run(&mut c, NOTICED);
+    c.run_for(NOTICED);
     c.cut_off(THIRD);
-    run(&mut c, Duration::from_secs(15));
+    c.run_for(Duration::from_secs(15));
     c.lose(THIRD, Some(Network::Cluster));
     c.rejoin(THIRD);
-    run(&mut c, NOTICED);
+    c.run_for(NOTICED);
     assert!(c.map.is_down(THIRD));
     c.lose(THIRD, None);
-    run(&mut c, Duration::from_secs(3));
+    c.run_for(Duration::from_secs(3));
     assert!(c.map.is_up(THIRD));
 }
 
@@ -146,9 +139,9 @@ fn nobody_waits_for_ever_to_be_up_again() {
     let mut c = cluster(1250);
     c.lose(THIRD, Some(Network::Cluster));
     c.call_down(THIRD);
-    run(&mut c, Duration::from_secs(590));
+    c.run_for(Duration::from_secs(590));
     assert!(c.map.is_down(THIRD));
-    run(&mut c, Duration::from_secs(20));
+    c.run_for(Duration::from_secs(20));
     assert!(c.map.is_up(THIRD), "osd_max_markdown_period is over");
 }
 
@@ -156,6 +149,6 @@ fn nobody_waits_for_ever_to_be_up_again() {
 fn who_stood_still_reports_nobody() {
     let mut c = cluster(1260);
     c.tick(Duration::from_secs(60));
-    run(&mut c, NOTICED);
+    c.run_for(NOTICED);
     assert_eq!(c.reports, []);
 }

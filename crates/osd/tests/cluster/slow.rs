@@ -14,13 +14,6 @@ fn cluster(seed: u64) -> (Cluster, PgId, OsdId, OsdId) {
     (c, pg, acting[0], acting[1])
 }
 
-fn run(c: &mut Cluster, seconds: u64) {
-    let until = c.now.mono + Duration::from_secs(seconds);
-    while c.now.mono < until {
-        c.step();
-    }
-}
-
 /// What the manager was last told by an OSD.
 fn told(c: &Cluster, osd: OsdId) -> (u32, Vec<(String, u32)>) {
     let slow = &c.stats[&osd].slow_ops;
@@ -41,9 +34,9 @@ fn a_write_that_a_copy_does_not_confirm_is_told_of_with_what_it_waits_for() {
     let (mut c, _, primary, replica) = cluster(1700);
     c.held.insert((primary, replica));
     let tid = c.submit(0, "o", 0, append("x"));
-    run(&mut c, 1);
+    c.run_for(Duration::from_secs(1));
     assert_eq!(blocked(&mut c, primary)["num_blocked_ops"], 0);
-    run(&mut c, 8);
+    c.run_for(Duration::from_secs(8));
     assert_eq!(told(&c, primary), (1, vec![("wait_repop".into(), 1)]));
     assert!(c.stats[&primary].slow_ops.oldest_ms >= 2000);
     let shown = blocked(&mut c, primary);
@@ -51,13 +44,13 @@ fn a_write_that_a_copy_does_not_confirm_is_told_of_with_what_it_waits_for() {
     assert_eq!(shown["ops"][0]["type_data"]["flag_point"], "wait_repop");
     assert!(shown["ops"][0]["description"].as_str().unwrap().starts_with("osd_op(client."), "{shown}");
     // Once, however long it takes.
-    run(&mut c, 8);
+    c.run_for(Duration::from_secs(8));
     let said = lines(&c);
     assert_eq!(said.len(), 1, "{said:?}");
     assert!(said[0].starts_with("slow request osd_op(client.") && said[0].ends_with("currently wait_repop"), "{said:?}");
     c.held.clear();
     assert_eq!(c.wait(tid).result, 0);
-    run(&mut c, 8);
+    c.run_for(Duration::from_secs(8));
     assert_eq!(told(&c, primary), (0, vec![]));
 }
 
@@ -75,7 +68,7 @@ fn who_waits_for_an_object_that_a_copy_lacks_says_so() {
     assert_eq!(c.state(pg), "active+recovery_wait+degraded");
     c.held.insert((primary, replica));
     let writes: Vec<u64> = (0..4).map(|_| c.submit(0, "o", 0, append("z"))).collect();
-    run(&mut c, 9);
+    c.run_for(Duration::from_secs(9));
     assert_eq!(told(&c, primary), (4, vec![("waiting for degraded object".into(), 1), ("waiting for rw locks".into(), 3)]));
     let said = lines(&c);
     assert_eq!((said.len(), said[2].as_str()), (3, "2 more slow requests"), "{said:?}");
