@@ -102,6 +102,16 @@ fn report(osd: i32) -> MgrStats {
     }
 }
 
+/// The next report of an OSD, in which its PGs have changed.
+fn next_report(osd: i32, change: impl Fn(&mut PgStat)) -> MgrStats {
+    let mut next = report(osd);
+    for stat in next.pgs.values_mut() {
+        stat.reported_seq += 1;
+        change(stat);
+    }
+    next
+}
+
 fn cluster() -> Mgr {
     let mut mgr = Mgr::new(MgrSettings::default());
     mgr.handle_osdmap(at(40), Arc::new(osdmap()));
@@ -260,14 +270,12 @@ fn ok_to_stop_counts_what_is_left() {
 #[test]
 fn ok_to_stop_counts_copies_that_lack_objects_as_none() {
     let mut mgr = cluster();
-    let mut next = report(0);
-    for stat in next.pgs.values_mut() {
-        stat.reported_seq += 1;
+    let next = next_report(0, |stat| {
         stat.state = PgState::ACTIVE | PgState::DEGRADED | PgState::RECOVERING;
         // Two act with osd.0: osd.2 does not have everything.
         let whole = |osd| PgShard { osd: OsdId(osd), shard: ShardPgId::NO_SHARD };
         stat.avail_no_missing = vec![whole(0), whole(1)];
-    }
+    });
     mgr.handle_stats(at(60), next);
     assert_eq!(run(&mut mgr, r#"{"prefix":"osd ok-to-stop","ids":["1"]}"#).result, -16);
     let lacking = run(&mut mgr, r#"{"prefix":"osd ok-to-stop","ids":["2"]}"#);
@@ -428,14 +436,12 @@ fn the_digest_carries_usage_and_health() {
 #[test]
 fn traffic_is_a_rate_over_the_window() {
     let mut mgr = cluster();
-    let mut next = report(1);
-    for stat in next.pgs.values_mut() {
-        stat.reported_seq += 1;
+    let next = next_report(1, |stat| {
         if stat.log_size == 7 {
             stat.stats.sum.num_wr = 100;
             stat.stats.sum.num_wr_kb = 1000;
         }
-    }
+    });
     mgr.handle_stats(at(60), next);
     mgr.handle_tick(at(60));
     let io = mgr.digest(at(60)).io;
@@ -451,11 +457,9 @@ fn who_waits_for_room_is_told_of_at_once() {
         (PgState::BACKFILL_TOOFULL, "PG_BACKFILL_FULL", "Backfill waits for space: 1 pg backfill_toofull"),
     ] {
         let mut mgr = cluster();
-        let mut next = report(0);
-        for stat in next.pgs.values_mut() {
-            stat.reported_seq += 1;
+        let next = next_report(0, |stat| {
             stat.state = PgState::ACTIVE | state;
-        }
+        });
         mgr.handle_stats(at(60), next);
         let health = mgr.digest(at(60)).health;
         let check = health.iter().find(|h| h.code == code).unwrap_or_else(|| panic!("{health:?}"));
@@ -466,14 +470,12 @@ fn who_waits_for_room_is_told_of_at_once() {
 #[test]
 fn troubles_are_told_when_they_last() {
     let mut mgr = cluster();
-    let mut next = report(0);
-    for stat in next.pgs.values_mut() {
-        stat.reported_seq += 1;
+    let mut next = next_report(0, |stat| {
         stat.state = PgState::ACTIVE | PgState::UNDERSIZED | PgState::DEGRADED;
         stat.stats.sum.num_objects_degraded = 2;
         stat.stats.sum.num_object_copies = 3;
         stat.acting.truncate(2);
-    }
+    });
     next.slow_ops = SlowOps { count: 2, oldest_ms: 31_500, stages: [("waiting for degraded object".into(), 2)].into() };
     mgr.handle_stats(at(60), next);
     let summary = |mgr: &Mgr, sec: u32, code: &str| {
