@@ -9,7 +9,7 @@ use store::Kv;
 use types::map::{OsdMap, PgPool};
 use types::msg::LogPrio;
 use types::msg::internal::{MgrBeacon, MgrDigest};
-use types::{EntityAddr, Now, OsdId, PoolId};
+use types::{Now, OsdId, PoolId};
 
 /// Looks after everything that time changes.
 pub fn run<K: Kv>(mon: &mut Mon<K>, now: Now) {
@@ -17,8 +17,9 @@ pub fn run<K: Kv>(mon: &mut Mon<K>, now: Now) {
     state.auth.reserve_ids(&mut mon.txn);
     state.auth.rotate(now.wall, &mut mon.rng, &mut mon.txn);
     state.mgr.handle_tick(now, &mut mon.txn);
+    let default = mon.env.seconds(state, "mon_osd_blocklist_default_expire", 3600);
+    state.osdmap.expire_blocklist(now.mono, default, &mut mon.txn);
     mon.tick_osds(now);
-    expire_blocklist(mon, now);
     mon.tick_clocks(now);
     follow_usage(mon);
     health::tick(mon, now);
@@ -47,14 +48,6 @@ impl<K: Kv> Mon<K> {
             state.mgr.digest = Some(digest);
             follow_usage(self);
         }
-    }
-}
-
-fn expire_blocklist<K: Kv>(mon: &mut Mon<K>, now: Now) {
-    let Some(state) = mon.state.as_mut() else { return };
-    let over: Vec<EntityAddr> = state.osdmap.map.blocklist.iter().filter(|(_, until)| **until < now.wall).map(|(a, _)| *a).collect();
-    if !over.is_empty() {
-        state.osdmap.change().old_blocklist.extend(over);
     }
 }
 

@@ -7,7 +7,7 @@ use crate::reply::{Outcome, Reply};
 use crate::text;
 use std::time::Duration;
 use types::map::{OsdMap, Release};
-use types::{AddrKind, EntityAddr, Errno, OsdId, PgId, Utime};
+use types::{AddrKind, EntityAddr, Errno, OsdId, PgId};
 
 pub const COMMANDS: &[Entry] = &[
     entry("osd set", "osd", "rw", set),
@@ -200,19 +200,17 @@ fn blocklist(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     };
     let addr_text = cmd.text("addr")?;
     let addr = parse_addr(addr_text).ok_or_else(|| Reply::err(Errno::EINVAL, format!("unable to parse address {addr_text}")))?;
-    let map = ctx.osdmap();
-    let listed = map.blocklist.contains_key(&addr);
+    let listed = ctx.state.osdmap.blocklisted().contains(&addr);
     match op {
         "add" => {
             let default = ctx.env.seconds(ctx.state, "mon_osd_blocklist_default_expire", 3600);
             let secs = cmd.float("expire")?.filter(|s| *s >= 0.0).map_or(default, |s| Duration::from_secs_f64(s.min(1e9)));
-            let until = Utime::from_duration(ctx.now.wall.to_duration() + secs);
-            ctx.state.osdmap.change().new_blocklist.insert(addr, until);
+            let until = ctx.state.osdmap.blocklist(ctx.now, addr, secs, ctx.txn);
             let secs = text::short_float(secs.as_secs_f64());
             Ok(Reply::status(format!("blocklisting {addr} until {} ({secs} sec)", text::stamp(until))))
         }
         "rm" if listed => {
-            ctx.state.osdmap.change().old_blocklist.push(addr);
+            ctx.state.osdmap.unblocklist(addr);
             Ok(Reply::status(format!("un-blocklisting {addr}")))
         }
         "rm" => Ok(Reply::status(format!("{addr} isn't blocklisted"))),
@@ -221,9 +219,8 @@ fn blocklist(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 fn blocklist_clear(ctx: &mut Ctx<'_>, _: &Cmd) -> Outcome {
-    let all: Vec<EntityAddr> = ctx.osdmap().blocklist.keys().copied().collect();
-    if !all.is_empty() {
-        ctx.state.osdmap.change().old_blocklist.extend(all);
+    for addr in ctx.state.osdmap.blocklisted() {
+        ctx.state.osdmap.unblocklist(addr);
     }
     Ok(Reply::status(" removed all blocklist entries"))
 }

@@ -6,6 +6,7 @@
 pub mod auth;
 pub mod config;
 pub mod config_key;
+pub mod fences;
 pub mod fsmap;
 pub mod health;
 pub mod log;

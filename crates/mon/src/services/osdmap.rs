@@ -2,14 +2,16 @@
 //!
 //! Upstream: src/mon/OSDMonitor.cc.
 
+use super::fences::Fences;
 use crate::txn::{self, StateError, Txn, state_key};
 use bytes::Bytes;
 use crush::CrushMap;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 use store::Kv;
 use types::map::{OsdMap, OsdMapIncremental, OsdXInfo, PgPool};
-use types::{Epoch, Now, OsdId, PoolId, features};
+use types::{EntityAddr, Epoch, Mono, Now, OsdId, PoolId, Utime, features};
 
 const NAME: &str = "osdmap";
 
@@ -27,6 +29,7 @@ pub struct OsdMapService {
     pub first: Epoch,
     /// What `ceph osd metadata` shows.
     pub metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
+    fences: Fences,
     pending: OsdMapIncremental,
     dirty: bool,
     fulls: VecDeque<(Epoch, Bytes)>,
@@ -48,7 +51,7 @@ impl OsdMapService {
         let first = txn::get(kv, NAME, "first")?.unwrap_or(last);
         let map: OsdMap = txn::get(kv, NAME, key("full", last))?.ok_or(StateError::Missing("the newest osdmap"))?;
         let metadata = txn::get(kv, NAME, "metadata")?.unwrap_or_default();
-        Ok(Self::with_map(Arc::new(map), first, metadata))
+        Ok(OsdMapService { fences: Fences::load(kv)?, ..Self::with_map(Arc::new(map), first, metadata) })
     }
 
     /// Publishes epoch 1.
@@ -64,7 +67,7 @@ impl OsdMapService {
 
     fn with_map(map: Arc<OsdMap>, first: Epoch, metadata: BTreeMap<OsdId, BTreeMap<String, String>>) -> Self {
         let pending = OsdMapIncremental::new(map.fsid, map.epoch.next(), map.modified);
-        OsdMapService { map, first, metadata, pending, dirty: false, fulls: VecDeque::new(), steps: VecDeque::new() }
+        OsdMapService { map, first, metadata, fences: Fences::default(), pending, dirty: false, fulls: VecDeque::new(), steps: VecDeque::new() }
     }
 
     /// The step to the next epoch, to add changes to.
@@ -101,6 +104,37 @@ impl OsdMapService {
     /// Replaces the CRUSH map in the next epoch.
     pub fn set_crush(&mut self, crush: &CrushMap) {
         self.change().crush = Some(denc::to_bytes(crush, features::SUPPORTED));
+    }
+
+    /// Blocklists an address in the next epoch; the map will say until when, by the wall clock.
+    pub fn blocklist(&mut self, now: Now, addr: EntityAddr, lasts: Duration, txn: &mut Txn) -> Utime {
+        let until = Utime::from_duration(now.wall.to_duration() + lasts);
+        let change = self.change();
+        change.new_blocklist.insert(addr, until);
+        // Removals come after additions when a step is applied.
+        change.old_blocklist.retain(|a| *a != addr);
+        self.fences.set(now.mono, addr, lasts, txn);
+        until
+    }
+
+    /// The blocklist of the next epoch.
+    pub fn blocklisted(&self) -> BTreeSet<EntityAddr> {
+        let all = self.map.blocklist.keys().chain(self.pending.new_blocklist.keys());
+        all.filter(|addr| !self.pending.old_blocklist.contains(addr)).copied().collect()
+    }
+
+    /// Takes an address off the blocklist in the next epoch.
+    pub fn unblocklist(&mut self, addr: EntityAddr) {
+        let change = self.change();
+        change.new_blocklist.remove(&addr);
+        change.old_blocklist.push(addr);
+    }
+
+    /// Takes those off the blocklist whose time is over.
+    pub fn expire_blocklist(&mut self, now: Mono, otherwise: Duration, txn: &mut Txn) {
+        let there_are = self.blocklisted();
+        let over = self.fences.over(now, &there_are, otherwise, txn);
+        over.into_iter().for_each(|addr| self.unblocklist(addr));
     }
 
     /// What else is known of an OSD, as the next epoch will have it.

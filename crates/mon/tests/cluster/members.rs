@@ -240,3 +240,43 @@ fn a_clock_that_is_wrong_is_seen_and_named() {
     trio.pass(Duration::from_secs(32));
     assert!(!health(&mut trio).contains("CLOCK"));
 }
+
+/// A client that was fenced must not write again because somebody's clock is wrong.
+#[test]
+fn an_entry_of_the_blocklist_lasts_as_long_as_was_asked_for_whatever_clocks_say() {
+    let mut trio = Trio::of(3);
+    let leader = trio.leader();
+    let add = |trio: &mut Trio, at, addr: &str, secs: f64| {
+        trio.run(at, json!({"prefix": "osd blocklist", "blocklistop": "add", "addr": addr, "expire": secs}));
+    };
+    let listed = |trio: &mut Trio, at: u64, addr: &str| trio.run(at, json!({"prefix": "osd blocklist ls"})).contains(addr);
+    add(&mut trio, leader, "10.0.0.1:0/1", 60.0);
+    add(&mut trio, leader, "10.0.0.2:0/2", 600.0);
+    // Every clock jumps, by a year and more.
+    for id in 1..=3 {
+        trio.ahead.insert(id, 40_000_000);
+    }
+    trio.pass(Duration::from_secs(50));
+    assert!(listed(&mut trio, leader, "10.0.0.1"));
+    trio.pass(Duration::from_secs(15));
+    assert!(!listed(&mut trio, leader, "10.0.0.1"), "its time is over, by the steady clock");
+    assert!(listed(&mut trio, leader, "10.0.0.2"));
+    // A new leader cannot know how much has passed, and counts all of it.
+    trio.pass(Duration::from_secs(400));
+    trio.kill(leader, false);
+    let rest: Vec<u64> = (1..=3).filter(|id| *id != leader).collect();
+    trio.until_led(&rest);
+    let next = trio.leader();
+    trio.pass(Duration::from_secs(580));
+    assert!(listed(&mut trio, next, "10.0.0.2"));
+    trio.pass(Duration::from_secs(30));
+    assert!(!listed(&mut trio, next, "10.0.0.2"));
+    // Made again just when it ends, it stays.
+    add(&mut trio, next, "10.0.0.3:0/3", 1.0);
+    trio.pass(Duration::from_millis(1000));
+    for _ in 0..400 {
+        add(&mut trio, next, "10.0.0.3:0/3", 60.0);
+        assert!(listed(&mut trio, next, "10.0.0.3"));
+        trio.pass(Duration::from_millis(5));
+    }
+}

@@ -279,10 +279,14 @@ impl Trio {
         }
     }
 
+    fn now_at(&self, member: u64) -> Now {
+        let ahead = self.ahead.get(&member).copied().unwrap_or(0);
+        Now { wall: Utime { sec: self.now.wall.sec.wrapping_add(ahead), ..self.now.wall }, ..self.now }
+    }
+
     fn deliver(&mut self, wire: Wire) {
         let (Wire::Says { to, .. } | Wire::Answer { to, .. }) = &wire;
-        let mut now = self.now;
-        now.wall.sec += self.ahead.get(to).copied().unwrap_or(0);
+        let now = self.now_at(*to);
         match wire {
             Wire::Says { from, id, to, says } if self.hear_each_other(from, to) => self.mon(to).handle_peer(now, link_of(from), id, says),
             Wire::Answer { from, to, answer } if self.hear_each_other(from, to) => self.mon(to).handle_peer_answer(now, &name_of(from), answer),
@@ -296,9 +300,11 @@ impl Trio {
             let step = Duration::from_millis(5);
             self.now.mono = self.now.mono + step;
             self.now.wall = Utime::from_duration(self.now.wall.to_duration() + step);
-            let now = self.now;
-            for member in self.members.values_mut() {
-                if let Some(mon) = member.mon.as_mut().filter(|m| m.next_timeout() <= now.mono) {
+            let all: Vec<u64> = self.members.keys().copied().collect();
+            for id in all {
+                let now = self.now_at(id);
+                let mon = self.members.get_mut(&id).and_then(|m| m.mon.as_mut());
+                if let Some(mon) = mon.filter(|m| m.next_timeout() <= now.mono) {
                     mon.handle_timeout(now);
                 }
             }
