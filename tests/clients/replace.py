@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Follows "Replace a disk" and "Replace a node" of docs/operations.md, command by command, while a stock client writes: a disk
-that still works, one that is dead, then a whole node for another. At the end every object reads as it was written, and nothing of
+"""Follows "Replace a disk" and "Replace a node" of docs/operations.md, command by command, while a stock client writes: a disk where
+there is no other place for its copies, one that still works, one that is dead, then a whole node for another. At the end every object reads as it was written, and nothing of
 the old node is left in the map.
 
     replace.py -c DIR/ceph.conf --bin BINARY
@@ -51,13 +51,14 @@ class Operator:
         subprocess.run([self.bin, "up", "--dir", self.dir], check=True, stdout=subprocess.DEVNULL)
         self.await_clean()
 
-    def new_osd(self, host):
-        """ceph osd new, a keyring, --mkfs, start: as on any machine."""
+    def new_osd(self, host=None, number=None):
+        """ceph osd new, a keyring, --mkfs, start: as on any machine. With a number an OSD that was destroyed gets it back."""
         run = lambda *argv: subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
         ident, key = str(uuid.uuid4()), run("ceph-authtool", "--gen-print-key")
-        osd = self.ceph("osd new %s -i -" % ident, input=json.dumps({"cephx_secret": key}))
-        with open(self.conf, "a") as f:
-            f.write("[osd.%s]\ncrush location = root=default host=%s\n" % (osd, host))
+        osd = self.ceph("osd new %s %s -i -" % (ident, "" if number is None else number), input=json.dumps({"cephx_secret": key}))
+        if host:
+            with open(self.conf, "a") as f:
+                f.write("[osd.%s]\ncrush location = root=default host=%s\n" % (osd, host))
         os.mkdir(self.home(osd))
         run("ceph-authtool", "--create-keyring", self.home(osd) + "/keyring", "--name", "osd." + osd, "--add-key", key)
         run(self.bin, "osd", "-i", osd, "-c", self.conf, "--mkfs", "--osd-uuid", ident)
@@ -94,6 +95,23 @@ class Writer(threading.Thread):
         for name, content in self.wrote.items():
             check(self.rados("get", name, "-").stdout == content, name + " is not what was written")
         return len(self.wrote)
+
+def replace_in_place(o):
+    """Three copies on three OSDs."""
+    before = o.osds()[2]
+    o.ceph("osd ok-to-stop 2")
+    o.ceph("osd set noout")
+    o.stop(2)
+    o.ceph("osd destroy 2 --yes-i-really-mean-it")
+    # What the old one left is not formatted again for another.
+    p = subprocess.run([o.bin, "osd", "-i", "2", "-c", o.conf, "--mkfs", "--osd-uuid", str(uuid.uuid4())], capture_output=True, text=True)
+    check(p.returncode and before["uuid"] in p.stderr, p)
+    shutil.rmtree(o.home(2))
+    equal(o.new_osd(number=2), "2", "number")
+    o.ceph("osd unset noout")
+    o.await_clean()
+    now = o.osds()[2]
+    check(now["up"] and now["in"] and now["uuid"] != before["uuid"], now)
 
 def replace_disks(o):
     before = o.osds()
@@ -138,19 +156,21 @@ def main():
     a = arguments(__doc__).parse_args()
     client = Client(a.conf)
     o = Operator(client, a)
-    # Two copies, so that two of three OSDs are enough for them.
     o.ceph("osd pool create kill 16")
-    o.ceph("osd pool set kill size 2")
     o.await_clean()
     wrote = finish(bench(client, "4", "write", "-b", "16384", "-t", "16", "--no-cleanup"), "rados bench write")
     writer = Writer(a.conf)
     writer.start()
+    replace_in_place(o)
+    # Two copies, so that two of three OSDs are enough for them.
+    o.ceph("osd pool set kill size 2")
+    o.await_clean()
     replace_disks(o)
     replace_node(o)
     puts = writer.finish()
     read = finish(bench(client, "600", "seq", "-t", "16"), "rados bench seq")
     equal(read["Total reads made"], wrote["Total writes made"], "objects read")
-    print("two disks and a node replaced: %s objects and %d written meanwhile read as they were written; the longest write took %.1f s" % (
+    print("three disks and a node replaced: %s objects and %d written meanwhile read as they were written; the longest write took %.1f s" % (
         wrote["Total writes made"], puts, writer.longest))
     client.close()
 

@@ -40,10 +40,14 @@ impl Daemon for OsdDaemon {
     fn mkfs(config: &DaemonConfig, flags: &DaemonFlags) -> Result<()> {
         let home = Home::of(config)?;
         let fsid = config.fsid()?.context("fsid is not set in ceph.conf: which cluster is this OSD of?")?;
+        let wanted: Option<Uuid> = flags.osd_uuid.as_deref().map(str::parse).transpose().context("--osd-uuid")?;
         if home.path("ready").exists() {
-            return home.check(fsid);
+            home.check(fsid)?;
+            let (dir, has) = (home.dir.display(), home.read("fsid")?);
+            ensure!(wanted.is_none_or(|w| w.to_string() == has), "{dir} has an OSD with uuid {has} already: empty it to make another");
+            return Ok(());
         }
-        let uuid: Uuid = flags.osd_uuid.as_deref().map(str::parse).transpose().context("--osd-uuid")?.unwrap_or_else(Uuid::new_v4);
+        let uuid = wanted.unwrap_or_else(Uuid::new_v4);
         fs::create_dir_all(&home.dir).with_context(|| format!("making {}", home.dir.display()))?;
         let block = home.path("block");
         if !block.exists() {
@@ -54,7 +58,7 @@ impl Daemon for OsdDaemon {
         let mut kv = home.open_kv(config, Some(dev.size()), nobody)?;
         let uuid = match store::probe(&kv)? {
             // An mkfs that was interrupted on its last steps.
-            Some(made) if (made.fsid, made.whoami) == (fsid, home.id) && (flags.osd_uuid.is_none() || made.osd_uuid == uuid) => made.osd_uuid,
+            Some(made) if (made.fsid, made.whoami) == (fsid, home.id) && wanted.is_none_or(|w| made.osd_uuid == w) => made.osd_uuid,
             _ => {
                 Store::mkfs(&mut dev, &mut kv, fsid, uuid, home.id)?;
                 uuid
