@@ -417,6 +417,10 @@ impl World for RealWorld {
         self.sockets.close(sock);
     }
 
+    fn listen(&mut self, sock: SockId, on: bool) {
+        self.sockets.listen(sock, on);
+    }
+
     fn wake_at(&mut self, at: Mono) {
         self.wake_at = Some(self.wake_at.map_or(at, |earlier| earlier.min(at)));
     }

@@ -44,6 +44,8 @@ struct Conn {
     blocked: bool,
     /// Close once everything queued has left.
     closing: bool,
+    /// What comes is left in the kernel.
+    unread: bool,
 }
 
 /// All TCP connections of one event loop.
@@ -128,6 +130,16 @@ impl Sockets {
         }
     }
 
+    /// Whether to read from a socket; while not, who sends is held up once the kernel's buffers are full.
+    pub fn listen(&mut self, sock: SockId, on: bool) {
+        let Some(token) = self.tokens.get(&sock) else { return };
+        let Some(conn) = self.conns.get_mut(token) else { return };
+        if std::mem::replace(&mut conn.unread, !on) && on {
+            // Edge-triggered: what came meanwhile is announced again.
+            let _ = self.registry.reregister(&mut conn.stream, *token, Interest::READABLE | Interest::WRITABLE);
+        }
+    }
+
     /// Dials that failed at once.
     pub fn failures(&mut self, events: &mut Vec<SocketEvent>) {
         events.extend(self.failed.drain(..).map(|(sock, refused)| SocketEvent::Closed { sock, refused }));
@@ -162,7 +174,7 @@ impl Sockets {
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNACKNOWLEDGED_MAX.as_millis() as u32);
         self.registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
         self.tokens.insert(sock, token);
-        self.conns.insert(token, Conn { stream, sock, connected, out: VecDeque::new(), blocked: !connected, closing: false });
+        self.conns.insert(token, Conn { stream, sock, connected, out: VecDeque::new(), blocked: !connected, closing: false, unread: false });
         Ok(())
     }
 
@@ -207,7 +219,7 @@ impl Sockets {
     fn read(&mut self, token: Token, ending: bool, events: &mut Vec<SocketEvent>) {
         for _ in 0..READS_PER_TURN {
             let Some(conn) = self.conns.get_mut(&token) else { return };
-            if !conn.connected {
+            if !conn.connected || conn.unread {
                 return;
             }
             match read_chunk(&conn.stream, &self.pool, &mut self.read_buf) {
@@ -297,6 +309,7 @@ fn advance(out: &mut VecDeque<Bytes>, mut n: usize) {
 mod tests {
     use super::*;
     use mio::{Events, Poll};
+    use std::io::Write;
     use std::net::TcpListener;
 
     /// How a dial ends that does not succeed.
@@ -313,6 +326,35 @@ mod tests {
             poll.poll(&mut ready, Some(Duration::from_secs(5))).unwrap();
             ready.iter().for_each(|event| sockets.ready(event, &mut out));
         }
+    }
+
+    /// Sends over `from` what `to` is to hear, and returns what it heard in a while.
+    fn heard(poll: &mut Poll, sockets: &mut Sockets, from: &mut std::net::TcpStream, say: &[u8]) -> Vec<u8> {
+        from.write_all(say).unwrap();
+        let (mut ready, mut out) = (Events::with_capacity(8), Vec::new());
+        for _ in 0..3 {
+            poll.poll(&mut ready, Some(Duration::from_millis(50))).unwrap();
+            ready.iter().for_each(|event| sockets.ready(event, &mut out));
+        }
+        let data = |e: SocketEvent| if let SocketEvent::Bytes { data, .. } = e { data.to_vec() } else { Vec::new() };
+        out.into_iter().flat_map(data).collect()
+    }
+
+    #[test]
+    fn who_is_not_listened_to_is_heard_later() {
+        let mut poll = Poll::new().unwrap();
+        let mut sockets = Sockets::new(poll.registry().try_clone().unwrap(), 1);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut from = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let accepted = listener.accept().unwrap().0;
+        accepted.set_nonblocking(true).unwrap();
+        let sock = sockets.accept(TcpStream::from_std(accepted)).unwrap();
+        assert_eq!(heard(&mut poll, &mut sockets, &mut from, b"one"), b"one");
+        sockets.listen(sock, false);
+        assert_eq!(heard(&mut poll, &mut sockets, &mut from, b"two"), b"");
+        assert_eq!(heard(&mut poll, &mut sockets, &mut from, b"three"), b"");
+        sockets.listen(sock, true);
+        assert_eq!(heard(&mut poll, &mut sockets, &mut from, b""), b"twothree");
     }
 
     /// Who refuses is believed to be dead at once; a network that is away says nothing of anybody.

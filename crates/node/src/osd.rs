@@ -16,7 +16,7 @@ use msgr::{Action, Config, ConnId, Endpoint, Event, Fault, PeerInfo, Policy, Soc
 use osd::{Effect, LoadError, Osd, OsdConfig, Peer, SessionId, SessionInfo};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
 use store::{BlockDev, IoId, Kv, Store};
@@ -46,6 +46,8 @@ pub struct OsdNode<D: BlockDev, K: Kv> {
     commands: BTreeMap<u64, Asker>,
     next_command: u64,
     subscribed: bool,
+    /// Clients' sockets that are not listened to.
+    held_up: BTreeSet<SockId>,
     stopping: Option<Mono>,
     stopped: Option<i32>,
 }
@@ -100,6 +102,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             commands: BTreeMap::new(),
             next_command: 1,
             subscribed: false,
+            held_up: BTreeSet::new(),
             stopping: None,
             stopped: None,
         })
@@ -122,7 +125,11 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             let mut idle = true;
             while let Some(event) = self.endpoint.poll_event() {
                 idle = false;
+                let sender = if let Event::Message { conn, .. } = &event { Some(*conn) } else { None };
                 self.on_event(now, event);
+                if let Some(conn) = sender.filter(|_| !self.osd.wants_requests()) {
+                    self.hold_up(world, conn);
+                }
             }
             while let Some(event) = self.mon.poll_event() {
                 idle = false;
@@ -135,6 +142,16 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             if idle {
                 return;
             }
+        }
+    }
+
+    /// A client has sent as much as may be under way, or more: for now it is not listened to.
+    fn hold_up<W: World>(&mut self, world: &mut W, conn: ConnId) {
+        let is_client = self.gate.visitor(conn).is_some_and(|v| v.name.kind != EntityKind::OSD);
+        if let Some(sock) = self.endpoint.sock_of(conn).filter(|_| is_client)
+            && self.held_up.insert(sock)
+        {
+            world.listen(sock, false);
         }
     }
 
@@ -490,6 +507,9 @@ impl<W: World, D: BlockDev, K: Kv> Node<W> for OsdNode<D, K> {
             self.pump(world);
             let Some(event) = self.store.poll_event() else { break };
             self.osd.handle_store(world.now(), &mut self.store, event, &mut self.effects);
+        }
+        if !self.held_up.is_empty() && self.osd.wants_requests() {
+            std::mem::take(&mut self.held_up).into_iter().for_each(|sock| world.listen(sock, true));
         }
         self.actions(world);
         self.maybe_stopped(world.now());

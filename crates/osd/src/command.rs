@@ -163,6 +163,8 @@ impl Osd {
         self.probation.ratio = c.f64("osd_heartbeat_min_healthy_ratio");
         self.probation.longest = Duration::from_secs(c.u64("osd_max_markdown_period"));
         let period = Duration::from_secs(c.u64("osd_max_markdown_period"));
+        self.intake.bytes_max = c.u64("osd_client_message_size_cap");
+        self.intake.requests_max = c.u64("osd_client_message_cap");
         self.slow.complaint = c.duration("osd_op_complaint_time");
         self.slow.lines_max = c.u64("osd_op_log_threshold") as usize;
         self.clock.markdowns.limit = Some((c.u64("osd_max_markdown_count") as usize, period));

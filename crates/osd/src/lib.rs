@@ -13,6 +13,7 @@ mod command;
 pub mod disk;
 mod effects;
 mod heartbeat;
+mod intake;
 pub mod keep;
 mod lease;
 mod maps;

@@ -6,6 +6,7 @@
 use crate::disk::Disk;
 use crate::effects::{Cx, Durable, Effect, Peer, PgStep, SessionId, Shared, TxcRoute};
 use crate::heartbeat::Heartbeats;
+use crate::intake::{Intake, Share};
 use crate::probation::Probation;
 use crate::lease::Leases;
 use crate::maps::{self, Maps};
@@ -17,6 +18,7 @@ use crate::sessions::{Session, SessionInfo, Sessions};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 use store::{META_COLL, StoreEvent, Transaction};
 use types::map::OsdMap;
@@ -66,9 +68,20 @@ pub struct Osd {
     pub(crate) commands: crate::command::Commands,
     pub(crate) merging: crate::merging::Merging,
     pub(crate) slow: crate::slow::Slow,
-    waiting: VecDeque<(Epoch, Peer, u64, Message)>,
+    waiting: VecDeque<Waiting>,
+    pub(crate) intake: Intake,
     /// OSDs whose session ended before it began.
     lost_peers: BTreeSet<OsdId>,
+}
+
+/// A message that waits for a map.
+struct Waiting {
+    epoch: Epoch,
+    from: Peer,
+    tid: u64,
+    msg: Message,
+    /// Of a client's request.
+    _share: Option<Rc<Share>>,
 }
 
 /// Why an OSD cannot start from its store.
@@ -149,6 +162,7 @@ impl Osd {
             merging: Default::default(),
             slow: Default::default(),
             waiting: VecDeque::new(),
+            intake: Intake::default(),
             lost_peers: BTreeSet::new(),
         };
         if osd.config.options.is_some() {
@@ -252,6 +266,12 @@ impl Osd {
             StoreEvent::Poisoned(e) => fx.push(Effect::Stop { why: format!("the store failed: {e}") }),
         }
         self.loop_back(now, disk, fx);
+    }
+
+    /// False while clients have asked for as much as they may at a time: who has just asked should not be listened to until
+    /// some of it is answered (`osd_client_message_size_cap`, `osd_client_message_cap`).
+    pub fn wants_requests(&self) -> bool {
+        self.intake.has_room()
     }
 
     /// Epoch of the newest map.
@@ -391,7 +411,7 @@ impl Osd {
         let Some(pg) = self.pgs.get_mut(&id) else { return };
         if pg.backoffs.handle_ack(session, m.id) {
             let is_void = |from: &Peer, msg: &Message| *from == Peer::Session(session) && matches!(msg, Message::MOsdOp(op) if op.pgid.pg == id);
-            self.waiting.retain(|(_, from, _, msg)| !is_void(from, msg));
+            self.waiting.retain(|w| !is_void(&w.from, &w.msg));
         }
     }
 
@@ -403,7 +423,11 @@ impl Osd {
     fn wait_for_map(&mut self, epoch: Epoch, from: Peer, tid: u64, msg: Message, fx: &mut Vec<Effect>) {
         fx.push(Effect::WantMaps { from: self.maps.wanted() });
         if self.waiting.len() < WAITING_MAX {
-            self.waiting.push_back((epoch, from, tid, msg));
+            let share = match (from, &msg) {
+                (Peer::Session(_), Message::MOsdOp(m)) => Some(self.intake.admit(m)),
+                _ => None,
+            };
+            self.waiting.push_back(Waiting { epoch, from, tid, msg, _share: share });
         }
     }
 
@@ -517,9 +541,9 @@ impl Osd {
     fn wake_waiting(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
         let epoch = self.maps.epoch();
         let (due, rest): (VecDeque<_>, VecDeque<_>) =
-            std::mem::take(&mut self.waiting).into_iter().partition(|(e, ..)| *e <= epoch);
+            std::mem::take(&mut self.waiting).into_iter().partition(|w| w.epoch <= epoch);
         self.waiting = rest;
-        for (_, from, tid, msg) in due {
+        for Waiting { from, tid, msg, .. } in due {
             self.dispatch(now, disk, from, tid, msg, fx);
         }
         if !self.waiting.is_empty() {
@@ -576,6 +600,7 @@ impl Osd {
             access,
             fetched: Fetched::default(),
             received: now.mono,
+            _share: Some(self.intake.admit(&m)),
             msg: Box::new(m),
         };
         let id = op.msg.pgid.pg;

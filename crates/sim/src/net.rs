@@ -5,7 +5,7 @@
 use crate::host::HostId;
 use bytes::Bytes;
 use msgr::SockId;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Delays of the simulated network, nanoseconds.
 #[derive(Debug, Clone)]
@@ -74,6 +74,8 @@ impl Way {
 pub(crate) struct Net {
     pub links: BTreeMap<LinkId, Link>,
     pub by_end: BTreeMap<End, (LinkId, usize)>,
+    /// Who does not read what arrives there.
+    pub unread: BTreeSet<End>,
     /// Who is not heard by whom, and for how many reasons.
     blocked: BTreeMap<(HostId, HostId), u32>,
     /// Who is without which network, and for how many reasons.
@@ -94,6 +96,7 @@ impl Net {
         let link = self.links.remove(&id)?;
         for end in &link.ends {
             self.by_end.remove(end);
+            self.unread.remove(end);
         }
         Some(link)
     }

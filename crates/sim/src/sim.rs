@@ -403,6 +403,13 @@ impl Sim {
                 self.send(end, Packet::End);
                 self.net.by_end.remove(&end);
             }
+            Effect::Listen { sock, on } => {
+                let end = End { host: id, life, sock };
+                match on || !self.net.by_end.contains_key(&end) {
+                    true => self.net.unread.remove(&end),
+                    false => self.net.unread.insert(end),
+                };
+            }
             Effect::Wake { at: Mono(at) } => {
                 let host = &mut self.hosts[id.0];
                 let at = at.saturating_sub(host.mono_offset).max(ns + 1);
@@ -490,7 +497,7 @@ impl Sim {
         let Some((ends, way)) = self.net.links.get(&id).map(|l| (l.ends, l.way)) else { return };
         let end = ends[side];
         let early = side == 0 && self.net.links.get(&id).is_some_and(|l| !l.open);
-        if early || self.net.blocked(ends[1 - side].host, end.host, way) {
+        if early || self.net.unread.contains(&end) || self.net.blocked(ends[1 - side].host, end.host, way) {
             let at = self.ns + RETRY_NS;
             return self.due(at, Due::Arrive { link: id, side });
         }

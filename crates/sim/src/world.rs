@@ -12,6 +12,7 @@ pub(crate) enum Effect {
     Dial { sock: SockId, to: SocketAddr },
     Transmit { sock: SockId, bufs: Vec<Bytes> },
     Close { sock: SockId },
+    Listen { sock: SockId, on: bool },
     Wake { at: Mono },
     AdminReply { id: u64, reply: Bytes },
 }
@@ -38,6 +39,10 @@ impl World for SimWorld {
 
     fn close(&mut self, sock: SockId) {
         self.effects.push(Effect::Close { sock });
+    }
+
+    fn listen(&mut self, sock: SockId, on: bool) {
+        self.effects.push(Effect::Listen { sock, on });
     }
 
     fn wake_at(&mut self, at: Mono) {

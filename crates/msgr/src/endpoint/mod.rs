@@ -221,6 +221,11 @@ impl Endpoint {
         if back && !self.config.back_addrs.is_blank() { &self.config.back_addrs } else { &self.addrs }
     }
 
+    /// The socket that a session has now.
+    pub fn sock_of(&self, id: ConnId) -> Option<SockId> {
+        self.conns.get(&id)?.sock
+    }
+
     /// Sessions in any state, for status reports.
     pub fn session_count(&self) -> usize {
         self.conns.len()

@@ -5,12 +5,14 @@ use super::repop::Write;
 use super::{Pg, Running, Stage};
 use crate::cls::Origin;
 use crate::effects::{Cx, Durable, Peer, ReadFor, ReadResult, ReadRoute, SessionId};
+use crate::intake::Share;
 use crate::mutation::{Mutation, Step};
 use crate::object::{INFO_ATTR, ObjectInfo};
 use crate::ops::{self, Access, Env, Fetched, Outcome, Plan, ReadKey, WatchAction};
 use crate::perf::OpCost;
 use bytes::Bytes;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 use store::{ReadFlags, ReadId};
 use types::msg::BufList;
@@ -54,6 +56,8 @@ pub(crate) struct ClientOp {
     pub access: Access,
     pub fetched: Fetched,
     pub received: Mono,
+    /// Of a client's.
+    pub _share: Option<Rc<Share>>,
 }
 
 /// Who an operation came from, when its effects on watches are applied.

@@ -442,6 +442,11 @@ impl Cluster {
         self.map_dirty = true;
     }
 
+    /// False while an OSD has as much of its clients' under way as may be.
+    pub fn wants_requests(&self, osd: OsdId) -> bool {
+        self.daemons[osd.0 as usize].running.as_ref().is_some_and(|(osd, _)| osd.wants_requests())
+    }
+
     pub fn is_running(&self, osd: OsdId) -> bool {
         self.daemons[osd.0 as usize].running.is_some()
     }

@@ -5,6 +5,7 @@ mod backoffs;
 mod flags;
 mod full;
 mod harness;
+mod intake;
 mod leases;
 mod lost;
 mod merge;
