@@ -294,6 +294,7 @@ impl Pg {
             PgBody::Activate { history, serves } => self.handle_activate(cx, from, round, history, serves),
             PgBody::Activated => self.handle_activated(cx, from),
             PgBody::Started { history, recovered } => self.handle_started(cx, history, recovered),
+            PgBody::Trim { to } => self.handle_trim(cx, to),
             PgBody::PullFailed { object } => self.handle_pull_failed(cx, from, object),
             PgBody::TooFull { object, push } => self.handle_too_full(cx, from, object, push),
             PgBody::MakeRoom { objects } => self.handle_make_room(cx, from, objects),
@@ -365,6 +366,7 @@ impl Pg {
             self.expire_watches(cx);
             self.scrub_tick(cx);
             self.look_for_room(cx);
+            self.shorten_log(cx);
             self.pump(cx);
         }
     }

@@ -12,12 +12,14 @@ use denc::{Decoder, Encoder};
 use std::collections::{BTreeSet, VecDeque};
 use store::{Op, Transaction, TxcId};
 use types::msg::BufList;
-use types::msg::internal_osd::{PgTotals, RepOp, RepOpReply};
+use types::msg::internal_osd::{PgBody, PgTotals, RepOp, RepOpReply};
 use types::pg::{LogOp, PgLogEntry};
 use types::{EVersion, Epoch, HObject, Mono, OsdId};
 
 /// Trimming waits for that many entries, or for as many as a short log keeps, so that it costs little per write.
 const TRIM_BATCH: usize = 100;
+/// Entries that go at a time while nobody writes.
+const SHORTEN_BATCH: usize = 1000;
 /// A log of more than so many bytes is not made longer for whoever is away: it travels in one message.
 const LONG_LOG_BYTES: usize = 4 << 20;
 
@@ -108,7 +110,7 @@ impl Pg {
         let bytes = denc::to_bytes(&row, 0);
         let waiting_for: BTreeSet<OsdId> = self.replicas(cx.sh.whoami).collect();
         let log_only = self.recovery.note_write(&object, row.totals.objects - self.totals.objects);
-        let trim_to = self.trim_point(self.log_entries_kept(cx));
+        let trim_to = self.trim_point(self.log_entries_kept(cx), TRIM_BATCH);
         let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &log_only, &bytes, &write.mutation, trim_to));
         if !log_only.is_empty() && !write.mutation.is_empty() && !is_lost(&row.entry) {
             self.sift_write(cx, &log_only, &object);
@@ -186,6 +188,10 @@ impl Pg {
         self.last_user_version = self.last_user_version.max(entry.user_version);
         self.log.push_row(&entry, &row);
         txn.coll_set(row_key(entry.version.version), row);
+        self.trim_log(cx, txn, trim_to);
+    }
+
+    fn trim_log(&mut self, cx: &Cx<'_>, txn: &mut Transaction, trim_to: EVersion) {
         if let Some(trimmed) = self.log.trim_to(trim_to, cx.sh.log_dups_tracked) {
             // By name: a range would have the engine read what it is about to delete.
             let gone = trimmed.tail.start..=trimmed.tail.end;
@@ -204,13 +210,37 @@ impl Pg {
     }
 
     /// Up to where every copy may forget its log.
-    fn trim_point(&self, keep: usize) -> EVersion {
-        let batch = TRIM_BATCH.min(keep).max(1);
-        if self.log.len() < keep + batch {
+    fn trim_point(&self, keep: usize, batch: usize) -> EVersion {
+        let over = self.log.len().saturating_sub(keep);
+        if over < TRIM_BATCH.min(keep).max(1) {
             return self.log.tail;
         }
-        let newest = self.log.version_at(batch - 1).unwrap_or(self.log.tail);
+        let newest = self.log.version_at(over.min(batch) - 1).unwrap_or(self.log.tail);
         newest.min(self.committed_to)
+    }
+
+    /// A log that grew while a copy was away gives its memory back once every copy has everything, whether or not somebody writes.
+    pub(super) fn shorten_log(&mut self, cx: &mut Cx<'_>) {
+        let to = self.trim_point(cx.sh.log_entries_max, SHORTEN_BATCH);
+        if to <= self.log.tail || !self.is_clean() || !self.repops.list.is_empty() {
+            return;
+        }
+        for osd in self.replicas(cx.sh.whoami) {
+            cx.send_pg(osd, self.id, self.round(), PgBody::Trim { to }, Durable::Now);
+        }
+        self.trim_log_alone(cx, to);
+    }
+
+    pub(super) fn handle_trim(&mut self, cx: &mut Cx<'_>, to: EVersion) {
+        if matches!(self.stage, Stage::Follower { active: true }) {
+            self.trim_log_alone(cx, to);
+        }
+    }
+
+    fn trim_log_alone(&mut self, cx: &mut Cx<'_>, to: EVersion) {
+        let mut txn = self.transaction();
+        self.trim_log(cx, &mut txn, to);
+        cx.submit(txn);
     }
 
     /// Our own disk has a write.

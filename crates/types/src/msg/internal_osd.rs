@@ -293,6 +293,9 @@ pub enum PgBody {
     /// Every acting copy is ready. With `recovered` none of them misses anything either.
     #[denc(tag = 14)]
     Started { history: PeerHistory, recovered: bool },
+    /// Every copy has everything: entries of the log up to here are needed by nobody.
+    #[denc(tag = 40)]
+    Trim { to: EVersion },
     /// Your copy is not needed any more.
     #[denc(tag = 15)]
     Remove,
@@ -401,6 +404,7 @@ mod tests {
             PgBody::PartTaken { object: HObject::min(), push: 3, seq: 1 },
             PgBody::Activate { history: PeerHistory::default(), serves: true },
             PgBody::Started { history: PeerHistory::default(), recovered: true },
+            PgBody::Trim { to: EVersion { epoch: Epoch(3), version: 9 } },
             PgBody::Remove,
             PgBody::PullFailed { object: HObject::min() },
             PgBody::Scrub { scrub: 3, begin: HObject::min(), end: HObject::max(), deep: true, trust_s: 7 },
