@@ -74,6 +74,8 @@ impl Peering {
         match &self.step {
             Step::GetInfo { waiting_for } => waiting_for.iter().copied().collect(),
             Step::Down { blocked_by } => blocked_by.iter().copied().collect(),
+            Step::GetLog => vec![self.auth],
+            Step::MergePeers(waiting_for) => waiting_for.iter().copied().collect(),
             _ => Vec::new(),
         }
     }

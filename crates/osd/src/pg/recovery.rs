@@ -364,8 +364,12 @@ impl Pg {
     /// True if the PG has fewer whole copies than it should, not only copies in the wrong places.
     pub(super) fn is_degraded(&self) -> bool {
         let m = &self.walk.mapping;
-        let lacking = || m.acting.iter().any(|o| self.recovery.lacks(*o) > 0);
-        m.acting.len() < usize::from(m.size) || !self.missing.is_empty() || lacking()
+        m.acting.len() < usize::from(m.size) || self.lacks_objects()
+    }
+
+    /// True if an acting copy is not whole.
+    pub(super) fn lacks_objects(&self) -> bool {
+        !self.missing.is_empty() || self.walk.mapping.acting.iter().any(|o| self.recovery.lacks(*o) > 0)
     }
 
     fn recover_object(&mut self, cx: &mut Cx<'_>, object: HObject) {

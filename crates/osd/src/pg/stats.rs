@@ -77,7 +77,7 @@ impl Pg {
         if state != PgState::UNKNOWN && m.acting.len() < usize::from(m.size) {
             state |= PgState::UNDERSIZED;
         }
-        if matches!(self.stage, Stage::Active) && self.is_degraded() || state.has(PgState::UNDERSIZED) && self.totals.objects > 0 {
+        if matches!(self.stage, Stage::Active) && self.lacks_objects() || state.has(PgState::UNDERSIZED) && self.totals.objects > 0 {
             state |= PgState::DEGRADED;
         }
         if m.up != m.acting {
