@@ -67,8 +67,8 @@ pub struct Pending {
     pub reply: Option<MOsdOpReply>,
 }
 
-/// Looks at what an OSD says of a PG to another one, at the moment at which it does.
-type Witness = Box<dyn FnMut(&Cluster, OsdId, &PgMessage)>;
+/// Looks at what the first OSD says of a PG to the second, at the moment at which it does.
+type Witness = Box<dyn FnMut(&Cluster, OsdId, OsdId, &PgMessage)>;
 
 /// An object with its attributes and omap, as a store has it.
 type StoredObject = (HObject, (BTreeMap<denc::BString, Bytes>, Vec<(denc::BString, Bytes)>));
@@ -98,6 +98,8 @@ pub struct Cluster {
     pub blocks: u32,
     /// What clients send is on its way for as long as this is so.
     pub clients_are_far: bool,
+    /// The epochs of the maps that OSDs gave to clients, in order.
+    pub maps_given: Vec<(SessionId, Epoch)>,
     /// What OSDs say to monitors is lost for as long as this is so.
     pub mon_is_deaf: bool,
     /// What the first of two says to the second is on its way for as long as they are here.
@@ -160,6 +162,7 @@ impl Cluster {
             bounces: 0,
             blocks: 0,
             clients_are_far: false,
+            maps_given: Vec::new(),
             mon_is_deaf: false,
             held: BTreeSet::new(),
             witness: None,
@@ -387,6 +390,12 @@ impl Cluster {
         self.turn(osd, |core, _, _, _| core.handle_scrub_order(&order));
     }
 
+    /// An operator wants some of an OSD's PGs recovered, or filled, before others.
+    pub fn order_force(&mut self, osd: OsdId, pgs: &[PgId], backfill: bool) {
+        let order = types::msg::internal::OsdForceRecovery { pgs: pgs.to_vec(), backfill, cancel: false };
+        self.turn(osd, |core, store, now, fx| core.handle_force_order(now, store, &order, fx));
+    }
+
     /// Scrubs the only PG and waits for it: the primary's last word on it.
     pub fn scrub(&mut self, deep: bool, repair: bool) -> String {
         let (said, primary) = (self.said.len(), self.primary(self.pgs()[0]));
@@ -536,7 +545,7 @@ impl Cluster {
                     if let Message::PgMessage(m) = &msg
                         && let Some(mut witness) = self.witness.take()
                     {
-                        witness(self, from, m);
+                        witness(self, from, to, m);
                         self.witness = Some(witness);
                     }
                     if self.is_running(to) {
@@ -577,6 +586,7 @@ impl Cluster {
                 again.into_iter().for_each(|tid| self.send_op(tid));
             }
             Message::MWatchNotify(m) => self.notifications.push((session, m)),
+            Message::MOsdMap(m) => self.maps_given.extend(m.full.keys().chain(m.incremental.keys()).map(|epoch| (session, *epoch))),
             _ => {}
         }
     }

@@ -1,6 +1,7 @@
 //! Reads by clients and OSDs that have not heard that others took over.
 
 use crate::harness::Cluster;
+use osd::SessionId;
 use std::time::Duration;
 use types::msg::OsdOp;
 use types::msg::osd::osd_flag;
@@ -92,6 +93,28 @@ fn reads_wait_for_a_lease_and_go_on_with_it() {
     assert!(c.pending[&read].reply.is_none(), "nobody has promised anything for long");
     c.rejoin(primary);
     assert_eq!(c.wait(read).ops[0].outdata.contiguous().to_vec(), b"old");
+}
+
+#[test]
+fn whoever_comes_with_an_old_map_is_given_the_newest_once() {
+    let (mut c, primary, epoch) = cluster(410);
+    (0..3).for_each(|_| c.publish());
+    c.settle();
+    let newest = c.map.epoch;
+    let given = |c: &mut Cluster| {
+        let read = c.read_stale(primary, epoch, "o");
+        assert_eq!(c.wait(read).result, 0);
+        std::mem::take(&mut c.maps_given).into_iter().filter(|(client, _)| *client == SessionId(1)).map(|(_, epoch)| epoch).collect::<Vec<_>>()
+    };
+    assert_eq!(given(&mut c).last(), Some(&newest));
+    assert_eq!(given(&mut c), [], "it has them");
+    c.publish();
+    c.settle();
+    assert_eq!(given(&mut c).last(), Some(&newest.next()));
+    // An OSD that monitors forgot.
+    c.publish_but_to(primary);
+    c.run_for(Duration::from_secs(20));
+    assert_eq!(c.stats[&primary].epoch, c.map.epoch);
 }
 
 #[test]

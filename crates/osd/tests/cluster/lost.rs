@@ -10,7 +10,7 @@ use types::{Errno, OsdId};
 
 /// One OSD is left that knows of writes whose objects are with two others, which died: new objects, an older one that was
 /// appended to, and one that was removed and made anew.
-fn unfound(seed: u64) -> Cluster {
+pub(crate) fn unfound(seed: u64) -> Cluster {
     let mut c = Cluster::with_options(seed, 3, 1, &[("osd_recovery_max_active", "1")]);
     c.map.pools.get_mut(&POOL).unwrap().min_size = 1;
     c.settle();
@@ -35,7 +35,7 @@ fn mark(c: &mut Cluster, how: &str) -> u64 {
     c.command(c.primary(pg), format!(r#"{{"prefix":"pg","pgid":"{pg}","cmd":"mark_unfound_lost","mulcmd":"{how}"}}"#))
 }
 
-fn ask(c: &mut Cluster, osd: OsdId, what: &str) -> Value {
+pub(crate) fn ask(c: &mut Cluster, osd: OsdId, what: &str) -> Value {
     let pg = c.pgs()[0];
     let id = c.command(osd, format!(r#"{{"prefix":"pg","pgid":"{pg}","cmd":"{what}","format":"json"}}"#));
     serde_json::from_slice(&c.command_replies.remove(&id).unwrap().output).unwrap()

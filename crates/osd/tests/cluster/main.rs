@@ -18,6 +18,7 @@ mod slots;
 mod slow;
 mod split;
 mod told;
+mod words;
 
 use bytes::Bytes;
 use harness::{Cluster, POOL};
@@ -914,6 +915,44 @@ fn whoever_lacks_maps_does_not_take_what_may_have_been_written_meanwhile_for_unw
         c.map.osd_weight[away.0 as usize] = 0x10000;
         c.publish();
         c.start(away);
+        let read = c.submit(0, "o", osd_flag::READ, vec![OsdOp::read(0, 0)]);
+        c.run(2000);
+        assert!(c.state(c.pgs()[0]).starts_with("down"), "seed {seed}: {}", c.status());
+        others.iter().for_each(|osd| c.start(*osd));
+        assert_eq!(c.wait(read).ops[0].outdata.contiguous(), "old,new", "seed {seed}");
+        c.settle();
+        c.invariant_copies_agree();
+    }
+}
+
+#[test]
+fn a_restart_does_not_forget_what_may_have_been_written_in_a_gap_of_maps() {
+    for seed in 851..861 {
+        let mut c = Cluster::new(seed, 4, 1);
+        c.map.pools.get_mut(&POOL).unwrap().min_size = 1;
+        c.publish();
+        c.settle();
+        assert_eq!(c.write("o", append("old,")).result, 0);
+        let away = c.map.pg_to_up_acting(c.pgs()[0]).acting[0];
+        let others: Vec<OsdId> = (0..4).map(OsdId).filter(|osd| *osd != away).collect();
+        c.crash(away);
+        c.map.osd_weight[away.0 as usize] = 0;
+        c.settle();
+        assert_eq!(c.write("o", append("new")).result, 0);
+        (0..5).for_each(|_| c.publish());
+        c.trim_maps();
+        // It hears of the interval that others write in, and not how that began, and not from them; then it starts anew.
+        others.iter().for_each(|osd| c.held.extend([(*osd, away), (away, *osd)]));
+        c.start(away);
+        c.run(1000);
+        assert!(c.map.is_up(away) && c.is_running(away));
+        c.crash(away);
+        c.start(away);
+        c.run(1000);
+        others.iter().for_each(|osd| c.crash(*osd));
+        c.held.clear();
+        c.map.osd_weight[away.0 as usize] = 0x10000;
+        c.publish();
         let read = c.submit(0, "o", osd_flag::READ, vec![OsdOp::read(0, 0)]);
         c.run(2000);
         assert!(c.state(c.pgs()[0]).starts_with("down"), "seed {seed}: {}", c.status());

@@ -59,7 +59,7 @@ fn an_order_to_delete_that_comes_late_does_not_hit_a_copy_that_is_wanted_again()
         let primary = c.primary(pg);
         let ordered = Rc::new(Cell::new(false));
         let heard = ordered.clone();
-        c.witness = Some(Box::new(move |_, _, m| heard.set(heard.get() || matches!(m.body, PgBody::Remove))));
+        c.witness = Some(Box::new(move |_, _, _, m| heard.set(heard.get() || matches!(m.body, PgBody::Remove))));
         weigh(&mut c, leaves, 0);
         for _ in 0..100_000 {
             if ordered.get() {

@@ -2,9 +2,15 @@
 
 use crate::harness::Cluster;
 use bytes::Bytes;
+use rand::Rng;
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use types::OsdId;
+use std::rc::Rc;
+use std::time::Duration;
+use types::msg::internal_osd::PgBody;
+use types::msg::osd::osd_flag;
 use types::msg::{Op, OsdOp};
+use types::{Errno, OsdId};
 
 fn filled(seed: u64, osds: i32) -> Cluster {
     let mut c = Cluster::new(seed, osds, 1);
@@ -60,7 +66,7 @@ fn what_no_copy_can_read_is_not_made_up() {
     for osd in (0..3).map(OsdId) {
         c.rot_and_restart(osd);
     }
-    let tid = c.submit(0, "o3", types::msg::osd::osd_flag::READ, vec![OsdOp::read(0, 0)]);
+    let tid = c.submit(0, "o3", osd_flag::READ, vec![OsdOp::read(0, 0)]);
     for _ in 0..5000 {
         c.step();
         let reply = c.pending[&tid].reply.as_ref();
@@ -131,7 +137,7 @@ fn what_is_bad_everywhere_stays_an_error() {
     }
     assert_eq!(c.scrub(true, true), "repair 60 errors, 0 fixed");
     until_whole_state(&mut c, "active+clean+inconsistent+failed_repair");
-    let reply = c.call("o3", types::msg::osd::osd_flag::READ, vec![OsdOp::read(0, 0)]);
+    let reply = c.call("o3", osd_flag::READ, vec![OsdOp::read(0, 0)]);
     assert_eq!(reply.result, -5, "nobody has it, and that is known");
     // Written anew, it is right again.
     for n in 0..20u8 {
@@ -143,7 +149,6 @@ fn what_is_bad_everywhere_stays_an_error() {
 
 #[test]
 fn writes_go_on_beside_scrubs_and_sessions_may_be_lost() {
-    use types::msg::osd::osd_flag;
     for seed in 50..80 {
         let mut c = filled(seed, 3);
         let acting = c.map.pg_to_up_acting(c.pgs()[0]).acting;
@@ -175,6 +180,85 @@ fn writes_go_on_beside_scrubs_and_sessions_may_be_lost() {
         }
         c.invariant_copies_agree();
     }
+}
+
+#[test]
+fn a_write_to_what_is_being_scrubbed_waits_and_reads_do_not() {
+    for seed in 300..310 {
+        let mut c = filled(seed, 3);
+        let acting = c.map.pg_to_up_acting(c.pgs()[0]).acting;
+        let described = Rc::new(Cell::new(false));
+        let asked = described.clone();
+        c.witness = Some(Box::new(move |_, _, _, m| asked.set(asked.get() || matches!(m.body, PgBody::Scrub { .. }))));
+        c.order_scrub(acting[0], false, false);
+        while !described.get() {
+            c.step();
+        }
+        // A copy is being described, and what it says does not arrive; what is said to it does.
+        c.held.insert((acting[1], acting[0]));
+        let write = c.submit(1, "new", osd_flag::WRITE, vec![OsdOp::append(Bytes::from_static(b"x"))]);
+        c.run_for(Duration::from_secs(3));
+        assert_eq!(c.read("o4"), vec![4; 70_000], "it is served");
+        for osd in &acting {
+            assert!(!c.stored(*osd, c.pgs()[0]).contains(&"new".to_owned()), "seed {seed}: osd.{osd} has been written to");
+        }
+        c.held.clear();
+        assert_eq!(c.wait(write).result, 0);
+        assert_eq!(c.read("new"), b"x");
+        c.settle();
+        assert_eq!(said_of_scrubs(&c).last().map(String::as_str), Some("scrub ok"));
+    }
+}
+
+/// How scrubs of the only PG have ended.
+fn said_of_scrubs(c: &Cluster) -> Vec<String> {
+    let of_pg = format!("{} ", c.pgs()[0]);
+    c.said.iter().filter_map(|line| line.strip_prefix(&of_pg)).filter(|word| !word.ends_with("starts")).map(str::to_owned).collect()
+}
+
+#[test]
+fn scrubs_beside_writes_find_nothing_in_healthy_copies() {
+    let (mut ended, mut wrong) = (0, BTreeMap::new());
+    for seed in 320..360u64 {
+        // Many parts, so that one of them is nearly always compared; large objects take a while to be read.
+        let large = seed >= 350;
+        let size = if large { 70_000 } else { 9000 };
+        let mut c = Cluster::with_options(seed, 3, 1, &[("osd_scrub_chunk_max", "4")]);
+        c.settle();
+        (0..12).filter(|_| large).for_each(|n| assert_eq!(c.write(&format!("o{n}"), vec![OsdOp::write_full(vec![n; size].into())]).result, 0));
+        let primary = c.primary(c.pgs()[0]);
+        let mut tids = Vec::new();
+        for round in 0..300u32 {
+            if said_of_scrubs(&c).len() == c.said.iter().filter(|line| line.ends_with("starts")).count() {
+                c.order_scrub(primary, round % 3 > 0, round % 3 == 2);
+            }
+            let pairs: BTreeMap<denc::BString, Bytes> = [(format!("key{round}").into(), Bytes::from_static(b"value"))].into();
+            let ops = match c.rng.random_range(0..10) {
+                0 => vec![Op::Delete.into()],
+                1 => vec![OsdOp::with(Op::OmapSetVals, denc::to_bytes(&pairs, 0))],
+                2 => vec![OsdOp::write_full(vec![round as u8; size].into())],
+                3..6 if large => vec![OsdOp::write(u64::from(round) * 200, vec![round as u8; 9000].into())],
+                _ => vec![OsdOp::append(Bytes::from(vec![round as u8; 100]))],
+            };
+            let (client, object, steps) = (c.rng.random_range(0..4), c.rng.random_range(0..12), c.rng.random_range(0..30));
+            tids.push(c.submit(client, &format!("o{object}"), osd_flag::WRITE, ops));
+            c.run(steps);
+            if seed % 2 == 0 && round % 40 == 39 {
+                c.lose_some_session();
+            }
+        }
+        for tid in tids {
+            let result = c.wait(tid).result;
+            assert!(result == 0 || result == Errno::ENOENT.wire(), "{result}");
+        }
+        c.settle();
+        let said = said_of_scrubs(&c);
+        ended += said.len();
+        wrong.extend(said.into_iter().filter(|word| !word.ends_with(" ok")).map(|word| (seed, word)));
+        c.invariant_copies_agree();
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+    assert!(ended > 150, "{ended} scrubs");
 }
 
 #[test]

@@ -61,6 +61,8 @@ struct Heard {
     merged: BTreeMap<(PgId, Epoch, u32), String>,
     /// Attempts after which the PG serves.
     serve: BTreeSet<(PgId, Epoch, u32)>,
+    /// The newest mark of each copy.
+    started: BTreeMap<(PgId, OsdId), Epoch>,
     /// Who acts in an interval.
     acting: BTreeMap<(PgId, Epoch), Vec<OsdId>>,
 }
@@ -73,6 +75,10 @@ impl Heard {
             // The answer to a question from an earlier interval.
             return;
         }
+        // Whatever log it takes over.
+        let mark = Copy::of(&line).unwrap().started;
+        let before = self.started.insert((pg, from), mark).unwrap_or_default();
+        assert!(before <= mark, "osd.{from} noted {before}, and then {mark}");
         let list = line.split_once(" acting [").unwrap().1.split_once(']').unwrap().0;
         let acting = list.split(", ").filter_map(|n| n.parse().ok()).map(OsdId).collect();
         self.acting.insert((pg, m.round.interval), acting);
@@ -137,7 +143,7 @@ impl Heard {
 fn listen(c: &mut Cluster) -> Rc<RefCell<Heard>> {
     let heard = Rc::new(RefCell::new(Heard::default()));
     let ears = heard.clone();
-    c.witness = Some(Box::new(move |c, from, m| ears.borrow_mut().hear(c, from, m)));
+    c.witness = Some(Box::new(move |c, from, _, m| ears.borrow_mut().hear(c, from, m)));
     heard
 }
 
