@@ -496,7 +496,7 @@ impl Replay<'_> {
             if frame.kind != Kind::Batches {
                 continue;
             }
-            let batches = ops::parse(frame.payload).map_err(|_| damaged(frame.place.seq, "it cannot be understood"))?;
+            let batches = ops::parse(&frame.payload).map_err(|_| damaged(frame.place.seq, "it cannot be understood"))?;
             for batch in batches {
                 self.apply(&batch, frame.place).map_err(|source| OpenError::Kv { dir: path.into(), source })?;
             }

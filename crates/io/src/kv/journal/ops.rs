@@ -37,10 +37,9 @@ pub fn size_of(op: &KvOp) -> usize {
     }
 }
 
-/// The batches of a frame.
-pub fn parse(payload: Vec<u8>) -> Result<Vec<KvBatch>, DecodeError> {
-    let payload = Bytes::from(payload);
-    let mut d = Decoder::shared(&payload);
+/// The batches of a frame. What is kept of them is copied: it would keep the whole frame.
+pub fn parse(payload: &[u8]) -> Result<Vec<KvBatch>, DecodeError> {
+    let mut d = Decoder::new(payload);
     let mut out = Vec::new();
     let mut batch = KvBatch::default();
     while d.remaining() > 0 {
@@ -74,14 +73,14 @@ mod tests {
         put(&mut out, &b.ops);
         assert_eq!(out.len(), size(&b.ops));
         put(&mut out, &[]);
-        assert_eq!(parse(out.clone()).unwrap(), [b.clone(), KvBatch::default()]);
+        assert_eq!(parse(&out).unwrap(), [b.clone(), KvBatch::default()]);
         put(&mut out, &b.ops);
         for n in 0..out.len() {
             // Whatever is cut off, what is left is whole batches or refused.
-            assert!(n == 0 || out[n - 1] == 0 || parse(out[..n].to_vec()).is_err());
+            assert!(n == 0 || out[n - 1] == 0 || parse(&out[..n]).is_err());
         }
-        assert!(parse(out[..out.len() - 1].to_vec()).is_err());
-        assert!(parse(vec![9]).is_err());
-        assert!(parse(vec![1, 255, 255, 255, 255]).is_err());
+        assert!(parse(&out[..out.len() - 1]).is_err());
+        assert!(parse(&[9]).is_err());
+        assert!(parse(&[1, 255, 255, 255, 255]).is_err());
     }
 }

@@ -5,6 +5,7 @@
 //! random when its writer started, and the sum is over all of them.
 //! On the medium: docs/formats/store.md.
 
+use bytes::Bytes;
 use denc::Decoder;
 use std::io;
 
@@ -14,7 +15,7 @@ pub const PAGE: u64 = 4096;
 pub const HEADER: usize = 48;
 const MAGIC: u32 = u32::from_le_bytes(*b"cbj1");
 
-/// Where the bytes are. Offsets and lengths are multiples of `PAGE`.
+/// Where the bytes are. Frames begin at multiples of `PAGE`, and are written in multiples of it.
 pub trait Medium {
     fn read(&self, off: u64, into: &mut [u8]) -> io::Result<()>;
     /// Durable with the next `sync`; until then kept, lost or torn. `behind_is_free`: nothing from there to the end of the
@@ -62,7 +63,7 @@ impl Kind {
 pub struct Frame {
     pub place: Place,
     pub kind: Kind,
-    pub payload: Vec<u8>,
+    pub payload: Bytes,
 }
 
 struct Header {
@@ -226,23 +227,19 @@ impl<M: Medium> Reader<M> {
     }
 
     /// A whole frame that belongs to this position.
-    fn frame_at(&self, pos: u64) -> io::Result<Option<(Header, Vec<u8>)>> {
+    fn frame_at(&self, pos: u64) -> io::Result<Option<(Header, Bytes)>> {
         let off = pos % self.size;
-        let mut bytes = vec![0; PAGE as usize];
-        self.medium.read(off, &mut bytes)?;
-        let Some(header) = Header::parse(&bytes).filter(|h| h.place.pos == pos) else { return Ok(None) };
-        let len = frame_len(header.len);
-        if len > self.size - off {
+        let mut head = [0; HEADER];
+        self.medium.read(off, &mut head)?;
+        let Some(header) = Header::parse(&head).filter(|h| h.place.pos == pos) else { return Ok(None) };
+        if frame_len(header.len) > self.size - off {
             return Ok(None);
         }
-        if len > PAGE {
-            bytes.resize(len as usize, 0);
-            self.medium.read(off + PAGE, &mut bytes[PAGE as usize..])?;
-        }
-        bytes.truncate(HEADER + header.len);
+        let mut bytes = vec![0; HEADER + header.len];
+        self.medium.read(off, &mut bytes)?;
         if denc::crc32c(&bytes[8..]) != header.sum {
             return Ok(None);
         }
-        Ok(Some((header, bytes.split_off(HEADER))))
+        Ok(Some((header, Bytes::from(bytes).slice(HEADER..))))
     }
 }

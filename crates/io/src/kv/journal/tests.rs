@@ -87,7 +87,7 @@ fn read(medium: &Mem, size: u64, start: Place) -> (Vec<Vec<u8>>, Reader<Mem>) {
     let mut out = Vec::new();
     while let Some(frame) = reader.read().unwrap() {
         if frame.kind == Kind::Batches {
-            out.push(frame.payload);
+            out.push(frame.payload.to_vec());
         }
     }
     (out, reader)
