@@ -15,9 +15,9 @@ osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mCl
   fifth-quiet, replace-quiet
             the same without a client
   move      of a pool with two copies an OSD is marked out: what it held moves, degraded for nobody
-  failover  the primary of an object is killed while it is written, thrice: until the next write of it is acknowledged; of
-            ours also the lead monitor of three, thrice, with a client that gives commands, too: how long writes pause, and from the
-            kill until a command given since is answered
+  failover  the primary of an object is killed while it is written, thrice: until the next write of it is acknowledged; also
+            the lead monitor of three, thrice, with a client that gives commands, too: how long writes pause, and from the kill until
+            a command given since is answered
 Counted is from the moment the OSD is started, or marked out, until every placement group is active+clean; meanwhile, and for eight
 seconds before, the stock librados overwrites objects of 4 KiB, sixteen at a time. Copies per second are copies made per second.
 """
@@ -110,9 +110,21 @@ def forget_peaks(cluster):
         with open("/proc/%d/clear_refs" % pid, "w") as f:
             f.write("5")
 
-def copies_wrong(cluster):
-    m = pgmap(cluster)
-    return m.get("degraded_objects", 0) + m.get("misplaced_objects", 0)
+# Says what the monitor says of placement groups, as often as it changes: when, their states, and the copies that are not where they
+# should be. One session for all of it: a `ceph -s` each time would take a core from whoever is measured.
+WATCH = """
+import json, sys, time, rados
+cluster = rados.Rados(conffile=sys.argv[1]); cluster.connect()
+said, end = None, time.monotonic() + float(sys.argv[2])
+while time.monotonic() < end:
+    rc, out, err = cluster.mon_command(json.dumps({"prefix": "status", "format": "json"}), b"")
+    m = json.loads(out)["pgmap"] if rc == 0 else {}
+    now = [{s["state_name"]: s["count"] for s in m.get("pgs_by_state", [])}, m.get("degraded_objects", 0) + m.get("misplaced_objects", 0)]
+    if m and now != said:
+        said = now
+        print(json.dumps([time.monotonic()] + now), flush=True)
+    time.sleep(0.05)
+"""
 
 # Writes whole objects named after their numbers, 32 at a time.
 FILL = """
@@ -151,6 +163,16 @@ def remove_pool(cluster, pool):
     ceph(cluster, "osd", "pool", "rm", pool, pool, "--yes-i-really-really-mean-it")
     time.sleep(3)
 
+def until_clean(watch, begin):
+    """Seconds until every placement group is clean, some of which were not, and the most copies that were wrong at a time."""
+    most = 0
+    for line in watch.stdout:
+        when, states, wrong = json.loads(line)
+        most = max(most, wrong)
+        if most and set(states) == {"active+clean"}:
+            return when - begin, most
+    raise RuntimeError("never clean: " + watch.stderr.read()[-500:])
+
 def measure(cluster, scenario, a):
     pool = FILLED if scenario.startswith(("fifth", "replace")) else scenario
     quiet = scenario.endswith("quiet")
@@ -180,6 +202,8 @@ def measure(cluster, scenario, a):
         time.sleep(3)
     spent = cpu(cluster)
     forget_peaks(cluster)
+    watch = inside(cluster, WATCH, str(a.limit))
+    watch.stdout.readline()
     begin = time.monotonic()
     if scenario == "move":
         ceph(cluster, "osd", "out", "2")
@@ -187,17 +211,11 @@ def measure(cluster, scenario, a):
         start_empty(cluster, 2)
     else:
         start_again(cluster, 2)
-    most = 0
-    end = begin + a.limit
-    while True:
-        most = max(most, copies_wrong(cluster))
-        now = states(cluster)
-        if set(now) == {"active+clean"} and (most or time.monotonic() - begin > 20):
-            break
-        if time.monotonic() > end:
-            raise RuntimeError("not clean after %d s: %s" % (a.limit, now))
-        time.sleep(0.2)
-    took = time.monotonic() - begin
+    try:
+        took, most = until_clean(watch, begin)
+    finally:
+        watch.kill()
+        watch.wait()
     if scenario.startswith("fifth"):
         # While the OSD was away, everything was short of a copy.
         most = a.fill // 5 + a.fill_large // 5 + (0 if quiet else 1024)
@@ -256,17 +274,20 @@ def leader_failover(cluster):
         killed = kill(leader, cluster.pids()[leader], writes, commands)
         silences.append(writes.longest(killed, killed + AFTER))
         answers.append(commands.answered_after(killed))
-        subprocess.run([cluster.bin, "up", "--dir", cluster.outside], check=True, stdout=subprocess.DEVNULL)
+        if isinstance(cluster, Ours):
+            subprocess.run([cluster.bin, "up", "--dir", cluster.outside], check=True, stdout=subprocess.DEVNULL)
+        else:
+            cluster.start_mon(leader[len("mon."):])
         while len(quorum()["quorum_names"]) < cluster.mons:
             time.sleep(0.2)
     for client in (writes, commands):
         client.end()
     return silences, answers
 
-def make(name, base, root, a):
+def make(name, base, root, a, mons=1):
     if name == "cuttlebone":
-        return Ours(os.path.realpath(a.bin), base + "/ours", 16300, root)
-    return StockCluster("/tmp/" + os.path.basename(base) if root else base + "/stock", root)
+        return Ours(os.path.realpath(a.bin), base + "/ours", 16300, root, mons=mons)
+    return StockCluster("/tmp/" + os.path.basename(base) if root else base + "/stock", root, mons=mons)
 
 def tune(cluster):
     options = {"osd_mclock_override_recovery_settings": "true", "osd_mclock_profile": "high_recovery_ops", "osd_max_backfills": "64", "osd_recovery_max_active": "16"}
@@ -295,7 +316,8 @@ def main():
     wanted = lambda scenario: not a.only or any(part in scenario for part in a.only.split(","))
     rows, gaps = [], []
     try:
-        for name in ["cuttlebone"] + ([] if a.peer == "none" else ["stock"] + ["tuned"] * a.tuned):
+        both = ["cuttlebone"] + ["stock"] * (a.peer != "none")
+        for name in both + ["tuned"] * (a.tuned and a.peer != "none"):
             cluster, filled = make(name, base, root, a), False
             try:
                 cluster.start()
@@ -314,13 +336,13 @@ def main():
                     gaps.append((name + ", a primary", failover(cluster), SILENT))
             finally:
                 cluster.stop()
-        if wanted("failover"):
-            cluster = Ours(os.path.realpath(a.bin), base + "/ours", 16300, root, mons=3)
+        for name in both if wanted("failover") else []:
+            cluster = make(name, base, root, a, mons=3)
             try:
                 cluster.start()
                 silences, answers = leader_failover(cluster)
-                gaps.append(("cuttlebone, the lead monitor of three", silences, SILENT))
-                gaps.append(("cuttlebone, the lead monitor of three", answers, "until a command was answered"))
+                gaps.append((name + ", the lead monitor of three", silences, SILENT))
+                gaps.append((name + ", the lead monitor of three", answers, "until a command was answered"))
             finally:
                 cluster.stop()
     finally:

@@ -1,4 +1,4 @@
-"""A stock Ceph cluster on loopback beside ours: one mon, one mgr, three BlueStore OSDs on sparse files.
+"""A stock Ceph cluster on loopback beside ours: monitors, one mgr, three BlueStore OSDs on sparse files.
 
 Daemons come from this machine's packages, or from a root directory with another generation's (see client-root).
 """
@@ -6,7 +6,7 @@ import json, os, shutil, signal, subprocess, time, uuid
 
 CONF = """[global]
 fsid = {fsid}
-mon host = [v2:127.0.0.1:{port},v1:127.0.0.1:{v1}]
+mon host = {mons}
 auth cluster required = cephx
 auth service required = cephx
 auth client required = cephx
@@ -22,8 +22,8 @@ osd pool default min size = 2
 osd pool default pg autoscale mode = off
 osd crush chooseleaf type = 0
 mon allow pool delete = true
-[mon.a]
-mon data = {dir}/mon.a
+[mon]
+mon data = {dir}/mon.$id
 host = localhost
 [mgr.x]
 mgr data = {dir}/mgr.x
@@ -35,17 +35,18 @@ bluestore block size = {size}
 class StockCluster:
     """`root` is None or a root directory; `dir` is the cluster's directory as the daemons see it."""
 
-    def __init__(self, dir, root=None, port=13300, osds=3, size=10 << 30):
-        self.root, self.dir, self.osds = root, dir, osds
+    def __init__(self, dir, root=None, port=13300, osds=3, size=10 << 30, mons=1):
+        self.root, self.dir, self.osds, self.mons = root, dir, osds, mons
+        at = lambda port: "[v2:127.0.0.1:%d,v1:127.0.0.1:%d]" % (port, port + 1)
+        self.addrs = {name: at(port + 2 * n) for n, name in enumerate("abcde"[:mons])}
         self.outside = (root or "") + dir
         os.makedirs(self.outside)
-        for sub in ("mon.a", "mgr.x", "run", "log"):
+        for sub in ["mon." + name for name in self.addrs] + ["mgr.x", "run", "log"]:
             os.makedirs(self.outside + "/" + sub)
         self.fsid = str(uuid.uuid4())
         with open(self.outside + "/ceph.conf", "w") as f:
-            f.write(CONF.format(fsid=self.fsid, port=port, v1=port + 1, dir=dir, size=size))
+            f.write(CONF.format(fsid=self.fsid, mons=",".join(self.addrs.values()), dir=dir, size=size))
         self.conf = dir + "/ceph.conf"
-        self.addr = "[v2:127.0.0.1:%d,v1:127.0.0.1:%d]" % (port, port + 1)
 
     def run(self, *argv, input=None, check=True):
         argv = (["chroot", self.root] if self.root else []) + [str(a) for a in argv]
@@ -62,9 +63,10 @@ class StockCluster:
         self.run("ceph-authtool", "-C", d + "/keyring", "--gen-key", "-n", "mon.", "--cap", "mon", "allow *")
         self.run("ceph-authtool", d + "/keyring", "--gen-key", "-n", "client.admin", *caps)
         self.run("ceph-authtool", d + "/keyring", "--gen-key", "-n", "mgr.x", "--cap", "mon", "allow profile mgr", "--cap", "osd", "allow *", "--cap", "mds", "allow *")
-        self.run("monmaptool", "--create", "--clobber", "--fsid", self.fsid, "--addv", "a", self.addr, d + "/monmap")
-        self.run("ceph-mon", *conf, "--mkfs", "-i", "a", "--monmap", d + "/monmap", "--keyring", d + "/keyring")
-        self.run("ceph-mon", *conf, "-i", "a")
+        self.run("monmaptool", "--create", "--clobber", "--fsid", self.fsid, *(w for a in self.addrs.items() for w in ("--addv", *a)), d + "/monmap")
+        for name in self.addrs:
+            self.run("ceph-mon", *conf, "--mkfs", "-i", name, "--monmap", d + "/monmap", "--keyring", d + "/keyring")
+            self.start_mon(name)
         self.run("ceph", *conf, "auth", "add", "mgr.x", "-i", d + "/keyring")
         self.run("ceph-mgr", *conf, "-i", "x")
         for i in range(self.osds):
@@ -72,6 +74,9 @@ class StockCluster:
         while json.loads(self.run("ceph", *conf, "osd", "stat", "-f", "json"))["num_up_osds"] < self.osds:
             time.sleep(0.2)
         return time.monotonic() - begin
+
+    def start_mon(self, name):
+        self.run("ceph-mon", "-c", self.conf, "-i", name)
 
     def make_osd(self, i):
         """Makes an OSD of that number on a new file, and starts it."""
