@@ -24,6 +24,8 @@ osd crush chooseleaf type = 0
 mon allow pool delete = true
 [mon.a]
 mon data = {dir}/mon.a
+mon data avail warn = 2
+mon data avail crit = 1
 host = localhost
 [mgr.x]
 mgr data = {dir}/mgr.x
