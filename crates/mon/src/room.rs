@@ -15,7 +15,7 @@ impl<K: Kv> Mon<K> {
     /// Told every few seconds by whoever can look: how many percent of the store's file system are available, and how large the
     /// store is.
     pub fn handle_room(&mut self, available_percent: u8, store_bytes: u64) {
-        let own = |option: &str| self.env.options.get(option).and_then(|v| v.trim().parse().ok());
+        let own = |option: &str| number(option, self.env.options.get(option)?);
         let room = MonRoom {
             available_percent,
             store_bytes,
@@ -31,6 +31,11 @@ impl<K: Kv> Mon<K> {
     }
 }
 
+/// An option's value as a number: `15G` is one, too.
+fn number(option: &str, text: &str) -> Option<i64> {
+    admin::option::find(option)?.normalize(text).ok()?.parse().ok()
+}
+
 /// A monitor's room with what to complain of.
 struct Judged<'a> {
     name: &'a str,
@@ -44,7 +49,7 @@ impl<'a> Judged<'a> {
     /// The monitor's own file overrules the database, which it cannot see.
     fn new(state: &State, name: &'a str, room: &'a MonRoom) -> Self {
         let limit = |own: Option<i64>, option: &str, default| {
-            let set = || state.config.get(&Subject::mon(name), option)?.trim().parse().ok();
+            let set = || number(option, &state.config.get(&Subject::mon(name), option)?);
             own.or_else(set).unwrap_or(default)
         };
         Judged {

@@ -172,7 +172,7 @@ fn lost(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 ///
 /// Stock's manager answers these commands and then gives the monitor the one that ends in `-actual`. What it looks at, the
 /// monitors have in the digest.
-fn is_needless(ctx: &Ctx<'_>, cmd: &Cmd) -> Result<(), Reply> {
+fn must_be_needless(ctx: &Ctx<'_>, cmd: &Cmd) -> Result<(), Reply> {
     let osd = id_arg(cmd)?;
     if cmd.flag("force") || cmd.flag("yes_i_really_mean_it") || !ctx.osdmap().exists(osd) {
         return Ok(());
@@ -205,7 +205,7 @@ fn needless(ctx: &Ctx<'_>, osd: OsdId) -> Result<(), (Errno, String)> {
 }
 
 /// That the operator is sure, where nothing else is asked.
-fn is_sure(cmd: &Cmd) -> Result<(), Reply> {
+fn must_be_sure(cmd: &Cmd) -> Result<(), Reply> {
     if cmd.flag("yes_i_really_mean_it") {
         return Ok(());
     }
@@ -250,12 +250,12 @@ fn lockbox(uuid: Uuid) -> EntityName {
 }
 
 fn destroy(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    is_needless(ctx, cmd)?;
+    must_be_needless(ctx, cmd)?;
     do_destroy(ctx, cmd)
 }
 
 fn destroy_actual(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    is_sure(cmd)?;
+    must_be_sure(cmd)?;
     do_destroy(ctx, cmd)
 }
 
@@ -274,12 +274,12 @@ fn do_destroy(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 fn purge(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    is_needless(ctx, cmd)?;
+    must_be_needless(ctx, cmd)?;
     do_purge(ctx, cmd)
 }
 
 fn purge_actual(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    is_sure(cmd)?;
+    must_be_sure(cmd)?;
     do_purge(ctx, cmd)
 }
 

@@ -446,6 +446,11 @@ fn a_monitor_tells_of_the_room_that_its_store_has() {
         lab.ok(json!({"prefix": "config set", "who": "mon", "name": option, "value": value}));
     }
     assert_eq!(disk(&mut lab, 21, 15 << 30), "");
+    // Its own file overrules the database.
+    let (disk_of_before, fsid) = (lab.disk, lab.fsid);
+    let mut lab = Lab::on(disk_of_before, fsid, &[("mon_data_avail_warn", "21"), ("mon_data_size_warn", "14G")]);
+    let told = disk(&mut lab, 21, 15 << 30);
+    assert!(told.contains("MON_DISK_LOW") && told.contains("mon.a is 15 GiB >= mon_data_size_warn (14 GiB)"), "{told}");
 }
 
 #[test]
