@@ -27,6 +27,8 @@ osd max markdown count = 1000
 [mon]
 admin socket = {dir}/run/$cluster-$name.asok
 mon data = {dir}/mon.$id
+mon data avail warn = 2
+mon data avail crit = 1
 [client]
 admin socket = {dir}/run/$cluster-$name.$pid.asok
 [osd]

@@ -24,6 +24,8 @@ osd crush chooseleaf type = 0
 mon allow pool delete = true
 [mon]
 mon data = {dir}/mon.$id
+mon data avail warn = 2
+mon data avail crit = 1
 host = localhost
 [mgr.x]
 mgr data = {dir}/mgr.x

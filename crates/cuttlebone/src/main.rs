@@ -16,6 +16,7 @@ mod out;
 mod process;
 mod rados;
 mod recover;
+mod room;
 mod session;
 mod up;
 

@@ -3,6 +3,7 @@
 //! The directory (`mon_data`): `kv/` the store, `keyring` the monitors' key, `mgr.keyring` the manager's.
 
 use crate::out::say;
+use crate::room;
 use crate::session::random_seed;
 use crate::config::DaemonConfig;
 use crate::daemon::{self, Daemon, stop_on_signals};
@@ -44,6 +45,7 @@ impl Daemon for MonDaemon {
 
     fn run(config: &DaemonConfig, _flags: &DaemonFlags, ready: impl FnOnce() -> Result<()>) -> Result<i32> {
         let dir = config.required_path("mon_data")?;
+        refuse_without_room(config, &dir)?;
         let mut events = EventLoop::new(EventLoopConfig { admin_socket: config.path("admin_socket")? }).context("admin socket")?;
         let kv = open_kv(&dir, events.completions())?;
         let monmap = mon::boot::newest_monmap(&kv)?.with_context(|| format!("{} is not a monitor's directory; run --mkfs first", dir.display()))?;
@@ -60,6 +62,8 @@ impl Daemon for MonDaemon {
             }
             opened => opened?,
         };
+        let store = dir.join("kv");
+        node.watch_room(move || Some((room::available_percent(&store).ok()?, room::bytes_in(&store).ok()?)));
         // Its own monitor alone: the others may not know a newcomer's manager yet, and refuse it.
         let mgr = crate::mgr::start(config, mgr_name(config), &dir, vec![addrs], ip)?;
         stop_on_signals(vec![events.stopper()])?;
@@ -84,6 +88,16 @@ says where it listens.
 When every monitor is lost: cuttlebone mon recover --help.
 "
     }
+}
+
+/// A monitor whose file system is nearly full does not begin: it would end in the middle of something.
+fn refuse_without_room(config: &DaemonConfig, dir: &Path) -> Result<()> {
+    let available = room::available_percent(dir).with_context(|| format!("looking at the file system of {}", dir.display()))?;
+    let critical: i64 = config.get("mon_data_avail_crit").and_then(|v| v.trim().parse().ok()).unwrap_or(5);
+    if i64::from(available) <= critical {
+        bail!("{}: {available}% of the file system are available, and with {critical}% (mon_data_avail_crit) a monitor stops", dir.display());
+    }
+    Ok(())
 }
 
 /// For scripts: this directory is no monitor's any more.
@@ -179,5 +193,25 @@ fn env_of(config: &DaemonConfig, addrs: AddrVec) -> mon::Env {
         options: config.options(),
         metadata: crate::metadata::of_host(config.host()),
         boot: seed64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_monitor_without_room_does_not_begin() {
+        let dir = std::env::temp_dir().join(format!("cuttlebone-mon-room-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let begin = |critical: &str, store: &Path| {
+            let conf = dir.join("ceph.conf");
+            fs::write(&conf, format!("[mon]\nmon data avail crit = {critical}\n")).unwrap();
+            refuse_without_room(&DaemonConfig::load(EntityKind::MON, "a", Some(&conf), &[]).unwrap(), store)
+        };
+        let (full, well, gone) = (begin("100", &dir), begin("-1", &dir), begin("-1", &dir.join("none")));
+        fs::remove_dir_all(&dir).unwrap();
+        assert!(full.unwrap_err().to_string().contains("mon_data_avail_crit"));
+        assert!(well.is_ok() && gone.is_err());
     }
 }

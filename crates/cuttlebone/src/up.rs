@@ -487,6 +487,9 @@ log file = {dir}/log/$name.log
 osd crush chooseleaf type = 0
 [mon]
 mon data = {dir}/mon.$id
+# A cluster to try things with stands on a disk that others fill: that is no news.
+mon data avail warn = 2
+mon data avail crit = 1
 admin socket = {dir}/run/$cluster-$name.asok
 [osd]
 admin socket = {dir}/run/$cluster-$name.asok

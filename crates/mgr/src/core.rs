@@ -24,6 +24,9 @@ pub struct MgrSettings {
     pub max_pg_per_osd: usize,
     /// `mon_warn_on_pool_no_app`.
     pub warn_on_pool_no_app: bool,
+    /// Percent of a quota (`mon_pool_quota_warn_threshold`, `mon_pool_quota_crit_threshold`); 0 for never.
+    pub quota_warn_percent: i64,
+    pub quota_critical_percent: i64,
     /// `mon_osd_warn_num_repaired`.
     pub warn_num_repaired: u64,
     /// Seconds after which a scrub, and a deep scrub, is missed; 0 for never.
@@ -46,6 +49,8 @@ impl Default for MgrSettings {
             health_max_detail: 50,
             max_pg_per_osd: 250,
             warn_on_pool_no_app: true,
+            quota_warn_percent: 0,
+            quota_critical_percent: 0,
             warn_num_repaired: 10,
             scrub_late_s: 604_800.0 * 1.5,
             deep_scrub_late_s: 604_800.0 * 1.75,

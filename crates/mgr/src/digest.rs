@@ -26,6 +26,7 @@ impl Mgr {
             services: self.services().daemons.iter().map(|(service, daemons)| {
                 (service.clone(), daemons.iter().map(|(name, d)| (name.clone(), d.metadata.clone())).collect())
             }).collect(),
+            pgs_by_osd: Some(pgs.by_osd()),
         }
     }
 

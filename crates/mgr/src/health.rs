@@ -9,7 +9,7 @@ use crate::core::MgrSettings;
 use crate::pgmap::PgMap;
 use admin::health::{HealthMap, Severity};
 use admin::human::age_between;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use types::map::OsdMap;
 use types::msg::internal::SlowOps;
 use types::pg::{PgState, PgStat};
@@ -128,6 +128,7 @@ pub fn checks(now: Now, settings: &MgrSettings, map: &OsdMap, pgs: &PgMap) -> He
     repair_checks(settings, map, pgs, &mut out);
     slow_ops(pgs, &mut out);
     alerts(pgs, &mut out);
+    quota_checks(settings, map, pgs, &mut out);
     if settings.warn_on_pool_no_app {
         pools_without_application(map, pgs, &mut out);
     }
@@ -261,6 +262,43 @@ fn alerts(pgs: &PgMap, out: &mut HealthMap) {
         };
         out.add(name, Severity::Warn, format!("{} OSD(s) {title}", detail.len()), detail.len() as i64, detail);
     }
+}
+
+/// Pools that come near to their quotas; of those that have reached them the monitor tells.
+fn quota_checks(settings: &MgrSettings, map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
+    let beyond = |used: u64, max: u64, percent: i64| percent > 0 && used as f64 >= max as f64 * percent as f64 / 100.0;
+    let (mut full, mut near) = (Quotas::default(), Quotas::default());
+    for (id, pool) in &map.pools {
+        let sum = pgs.pool(*id).stats.sum;
+        let (objects, bytes) = (sum.num_objects.max(0) as u64, sum.num_bytes.max(0) as u64);
+        let quotas = [
+            (objects, pool.quota_max_objects, format!("{objects} objects (max {})", pool.quota_max_objects)),
+            (bytes, pool.quota_max_bytes, format!("{} (max {})", admin::human::bytes(bytes), admin::human::bytes(pool.quota_max_bytes))),
+        ];
+        for (used, max, text) in quotas {
+            let list = match () {
+                () if max == 0 || used >= max => continue,
+                () if beyond(used, max, settings.quota_critical_percent) => &mut full,
+                () if beyond(used, max, settings.quota_warn_percent) => &mut near,
+                () => continue,
+            };
+            list.pools.insert(*id);
+            list.detail.push(format!("pool '{}' has {text}", map.pool_name.get(id).map_or("", String::as_str)));
+        }
+    }
+    for (list, code, severity, word) in [(full, "POOL_FULL", Severity::Err, "full"), (near, "POOL_NEAR_FULL", Severity::Warn, "nearfull")] {
+        let count = list.pools.len();
+        if count > 0 {
+            out.add(code, severity, format!("{count} pools {word}"), count as i64, list.detail);
+        }
+    }
+}
+
+/// Pools of one kind, and a line for each of their quotas.
+#[derive(Default)]
+struct Quotas {
+    pools: BTreeSet<types::PoolId>,
+    detail: Vec<String>,
 }
 
 fn pools_without_application(map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {

@@ -105,6 +105,16 @@ impl PgMap {
         self.pgs.iter().filter(move |(_, s)| s.acting.contains(&osd) || s.up.contains(&osd))
     }
 
+    /// How many PGs hold data of each OSD, or are to do so.
+    pub fn by_osd(&self) -> BTreeMap<OsdId, u32> {
+        let mut out = BTreeMap::new();
+        for stat in self.pgs.values() {
+            let osds: BTreeSet<OsdId> = stat.acting.iter().chain(&stat.up).copied().filter(|o| o.0 != crush::ITEM_NONE).collect();
+            osds.into_iter().for_each(|osd| *out.entry(osd).or_default() += 1);
+        }
+        out
+    }
+
     /// How many PGs an OSD holds.
     pub fn num_pgs_of(&self, osd: OsdId) -> usize {
         self.pgs.values().filter(|s| s.acting.contains(&osd)).count()

@@ -339,6 +339,11 @@ fn errors_read_as_stock_ones() {
     let text = "pg 1.0 primary osd.1 is not currently connected";
     assert_eq!(refusal(r#"{"prefix":"pg scrub","pgid":"1.0"}"#), (-11, text.into()));
     assert_eq!(refusal(r#"{"prefix":"balancer on"}"#).0, -95);
+    // Nothing is known of these, and an empty list would say that there are none.
+    for what in [r#""crash ls""#, r#""crash stat""#, r#""crash archive-all""#, r#""crash info","id":"x""#, r#""device ls""#, r#""device ls-by-host","host":"vm""#] {
+        let (result, status) = refusal(&format!(r#"{{"prefix":{what}}}"#));
+        assert!(result == -95 && status.starts_with("Cuttlebone"), "{what}: {result} {status}");
+    }
 }
 
 #[test]
@@ -465,6 +470,42 @@ fn who_waits_for_room_is_told_of_at_once() {
         let check = health.iter().find(|h| h.code == code).unwrap_or_else(|| panic!("{health:?}"));
         assert_eq!(check.summary, summary);
     }
+}
+
+#[test]
+fn pools_near_their_quotas_are_told_of_from_the_thresholds_on() {
+    let mut mgr = cluster();
+    let used = mgr.digest(at(60)).pools[&PoolId(2)].stat.stats.sum;
+    let mut map = osdmap();
+    map.epoch = Epoch(map.epoch.0 + 1);
+    // Four fifths of the bytes; of objects nothing is said.
+    let (bytes, max) = (used.num_bytes as u64, used.num_bytes as u64 * 5 / 4);
+    map.pools.get_mut(&PoolId(2)).unwrap().quota_max_bytes = max;
+    mgr.handle_osdmap(at(60), Arc::new(map));
+    let mut told = |warn: i64, critical: i64| {
+        mgr.set_settings(MgrSettings { quota_warn_percent: warn, quota_critical_percent: critical, ..MgrSettings::default() });
+        let all = mgr.digest(at(60)).health.into_iter().filter(|h| h.code.starts_with("POOL_") && h.code.contains("FULL"));
+        all.map(|h| (h.code, h.severity, h.summary, h.detail)).collect::<Vec<_>>()
+    };
+    let detail = vec![format!("pool 'p' has {} (max {})", admin::human::bytes(bytes), admin::human::bytes(max))];
+    assert_eq!(told(0, 0), []);
+    assert_eq!(told(90, 95), []);
+    assert_eq!(told(70, 95), [("POOL_NEAR_FULL".into(), 1, "1 pools nearfull".into(), detail.clone())]);
+    assert_eq!(told(60, 70), [("POOL_FULL".into(), 2, "1 pools full".into(), detail)]);
+}
+
+#[test]
+fn the_digest_counts_pgs_by_osd() {
+    let mut mgr = cluster();
+    let by_osd = |mgr: &Mgr| mgr.digest(at(60)).pgs_by_osd.unwrap();
+    assert_eq!(by_osd(&mgr), [(OsdId(0), 9), (OsdId(1), 9), (OsdId(2), 9)].into());
+    // One that acts no more, and one that is still to get the data.
+    let next = next_report(0, |stat| {
+        (stat.acting, stat.up) = (vec![OsdId(0), OsdId(crush::ITEM_NONE)], vec![OsdId(0), OsdId(5)]);
+    });
+    mgr.handle_stats(at(60), next);
+    let now = by_osd(&mgr);
+    assert_eq!((now[&OsdId(0)], now[&OsdId(1)], now[&OsdId(2)], now[&OsdId(5)], now.len()), (9, 8, 8, 1, 4));
 }
 
 #[test]

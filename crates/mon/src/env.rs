@@ -5,6 +5,7 @@ use crate::services::State;
 use crate::services::config::Subject;
 use std::collections::BTreeMap;
 use types::map::MonMap;
+use types::msg::internal_mon::MonRoom;
 use types::{AddrVec, EntityKind, EntityName, Mono};
 
 /// Who this monitor is and what its configuration file says.
@@ -38,6 +39,8 @@ pub struct Quorum {
     pub since: Mono,
     /// How far their clocks are apart; at the leader.
     pub clocks: Clocks,
+    /// What the stores of monitors have of room, as they last said; at the leader of all, at the others of themselves.
+    pub rooms: BTreeMap<String, MonRoom>,
 }
 
 impl Quorum {
@@ -48,7 +51,8 @@ impl Quorum {
     pub fn told(&mut self, leader: usize, term: u64, ranks: Vec<usize>, since: Mono) {
         let mut clocks = std::mem::take(&mut self.clocks);
         clocks.ask_soon();
-        *self = Quorum { rank: self.rank, leader: Some(leader), ranks, term, since, clocks };
+        let rooms = std::mem::take(&mut self.rooms);
+        *self = Quorum { rank: self.rank, leader: Some(leader), ranks, term, since, clocks, rooms };
     }
 
     /// Nobody leads.

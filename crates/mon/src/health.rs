@@ -69,6 +69,7 @@ pub fn checks(state: &State, env: &Env, quorum: &Quorum, now: Now) -> Checks {
     let map = &state.osdmap.map;
     mons_down(&state.monmap.map, quorum, &mut all);
     clocks_apart(state, env, quorum, &mut all);
+    crate::room::checks(state, quorum, &mut all);
     osds_down(map, &mut all);
     osds_full(map, &mut all);
     flags(map, &mut all);
@@ -79,12 +80,25 @@ pub fn checks(state: &State, env: &Env, quorum: &Quorum, now: Now) -> Checks {
     for report in state.mgr.digest.iter().flat_map(|d| &d.health) {
         let severity = if report.severity >= 2 { Severity::Err } else { Severity::Warn };
         let check = Check { severity, summary: report.summary.clone(), count: report.count, detail: report.detail.clone() };
-        all.insert(report.code.clone(), check);
+        merge(&mut all, &report.code, check);
     }
     all
 }
 
-fn add(all: &mut Checks, code: &str, severity: Severity, count: usize, summary: String, detail: Vec<String>) {
+/// The manager's word, and ours where both see pools that are full: the monitor by their flags, the manager by thresholds of quotas.
+fn merge(all: &mut Checks, code: &str, told: Check) {
+    match all.get_mut(code).filter(|_| code == "POOL_FULL") {
+        Some(ours) => {
+            ours.severity = ours.severity.max(told.severity);
+            ours.count += told.count;
+            ours.summary = format!("{} pool(s) full", ours.count);
+            ours.detail.extend(told.detail);
+        }
+        None => drop(all.insert(code.to_owned(), told)),
+    }
+}
+
+pub(crate) fn add(all: &mut Checks, code: &str, severity: Severity, count: usize, summary: String, detail: Vec<String>) {
     all.insert(code.to_owned(), Check { severity, summary, count: count as i64, detail });
 }
 

@@ -28,6 +28,7 @@ pub mod raft;
 pub mod recover;
 mod relay;
 mod reply;
+mod room;
 pub mod services;
 mod session;
 mod text;

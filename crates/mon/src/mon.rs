@@ -173,7 +173,7 @@ impl<K: Kv> Mon<K> {
             kv,
             raft,
             state: None,
-            quorum: Quorum { rank, leader: None, ranks: Vec::new(), term: 0, since: now.mono, clocks: Default::default() },
+            quorum: Quorum { rank, leader: None, ranks: Vec::new(), term: 0, since: now.mono, clocks: Default::default(), rooms: Default::default() },
             sessions: BTreeMap::new(),
             auths: BTreeMap::new(),
             proven: BTreeMap::new(),

@@ -176,6 +176,7 @@ impl<K: Kv> Mon<K> {
             PeerSays::Clock { asked } => {
                 self.effects.push_back(Effect::PeerAnswer { link, answer: PeerAnswer::Clock { asked, wall: now.wall } });
             }
+            PeerSays::Room { name, room } => drop(self.quorum.rooms.insert(name, room)),
             PeerSays::Part { part, last } => self.hear_part(link, &part, last),
             PeerSays::Hello { name, id, born, addrs } => self.handle_hello(now, link, Hello { name, id, born, addrs }),
             PeerSays::Joined { name, metadata, keyring } => {

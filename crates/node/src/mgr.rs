@@ -368,11 +368,14 @@ fn settings(options: &ConfigValues) -> MgrSettings {
         r if r > 0.0 => options.f64(interval) * (1.0 + r),
         _ => 0.0,
     };
+    let percent = |name| options.str(name).parse().unwrap_or(0);
     MgrSettings {
         pg_stuck_threshold: options.duration("mon_pg_stuck_threshold"),
         health_max_detail: options.u64("mon_health_max_detail") as usize,
         max_pg_per_osd: options.u64("mon_max_pg_per_osd") as usize,
         warn_on_pool_no_app: options.bool("mon_warn_on_pool_no_app"),
+        quota_warn_percent: percent("mon_pool_quota_warn_threshold"),
+        quota_critical_percent: percent("mon_pool_quota_crit_threshold"),
         warn_num_repaired: options.u64("mon_osd_warn_num_repaired"),
         scrub_late_s: late("osd_scrub_max_interval", "mon_warn_pg_not_scrubbed_ratio"),
         deep_scrub_late_s: late("osd_deep_scrub_interval", "mon_warn_pg_not_deep_scrubbed_ratio"),

@@ -16,7 +16,8 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use types::msg::internal_mon::{MonPeer, MonPeerReply};
 use types::msg::{RawMessage, WireMessage};
-use types::{EntityKind, Now, features};
+use std::time::Duration;
+use types::{EntityKind, Mono, Now, features};
 
 /// One monitor daemon.
 pub struct MonNode<K: Kv> {
@@ -24,7 +25,16 @@ pub struct MonNode<K: Kv> {
     mon: Mon<K>,
     links: Links,
     stopped: Option<i32>,
+    /// Looks at the room that the store has, and when it does so next.
+    look: Option<Look>,
+    look_at: Mono,
 }
+
+/// Tells how many percent of the store's file system are available, and how large the store is; nothing if it cannot.
+type Look = Box<dyn FnMut() -> Option<(u8, u64)>>;
+
+/// `mon_tick_interval`.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 impl<K: Kv> MonNode<K> {
     /// Opens the monitor of `env` on its formatted `kv`; it listens where `env.addrs` says, which the caller binds.
@@ -35,7 +45,12 @@ impl<K: Kv> MonNode<K> {
         let config = Config::new(EntityKind::MON, mon.rank().map_or(-1, |rank| rank as i64), addrs, features::SUPPORTED);
         let rng = ChaCha8Rng::seed_from_u64(seed.rotate_left(32));
         let links = Links::new(mon.peer_key(), rng);
-        Ok(MonNode { endpoint: Endpoint::new(config, seed), mon, links, stopped: None })
+        Ok(MonNode { endpoint: Endpoint::new(config, seed), mon, links, stopped: None, look: None, look_at: Mono(0) })
+    }
+
+    /// From here on `look` is asked every few seconds.
+    pub fn watch_room(&mut self, look: impl FnMut() -> Option<(u8, u64)> + 'static) {
+        self.look = Some(Box::new(look));
     }
 
     /// The core, for tools and tests that look at its state.
@@ -152,6 +167,12 @@ impl<W: World, K: Kv> Node<W> for MonNode<K> {
         network_timers(&mut self.endpoint, world);
         if self.mon.next_timeout() <= now.mono {
             self.mon.handle_timeout(now);
+        }
+        if let Some(look) = self.look.as_mut().filter(|_| self.look_at <= now.mono) {
+            self.look_at = now.mono + LOOK_EVERY;
+            if let Some((available_percent, store_bytes)) = look() {
+                self.mon.handle_room(available_percent, store_bytes);
+            }
         }
         if self.links.next_timeout().is_some_and(|at| at <= now.mono) {
             self.links.handle_timeout(now, &mut self.endpoint);

@@ -4,11 +4,12 @@
 //! Upstream: OSD::asok_command, src/osd/OSD.cc; PrimaryLogPG::do_command.
 
 mod bench;
+mod history;
 mod pgs;
 mod table;
 
 pub(crate) use bench::Bench;
-pub(crate) use pgs::History;
+pub(crate) use history::{Finished, History, Senders, type_data};
 
 use crate::disk::Disk;
 use crate::effects::Effect;
@@ -34,6 +35,10 @@ const RECOVERY_MAX: usize = 64;
 
 /// PGs that recover at once from an OSD, and to one. With one, half of the time is beginnings and ends when clients are busy.
 const BACKFILLS_MAX: usize = 4;
+
+/// The part of the grace that a heartbeat may take: what `mon_warn_on_slow_ping_ratio` is in stock until somebody sets it.
+const SLOW_PING_RATIO: f64 = 0.05;
+
 /// Entries of all logs of an OSD while copies are away: some 60 MB, for the store keeps their rows in memory, too.
 const LOG_ENTRIES: usize = 100_000;
 
@@ -167,6 +172,11 @@ impl Osd {
         self.intake.requests_max = c.u64("osd_client_message_cap");
         self.slow.complaint = c.duration("osd_op_complaint_time");
         self.slow.lines_max = c.u64("osd_op_log_threshold") as usize;
+        let history = &mut self.sh.history;
+        history.size = c.u64("osd_op_history_size") as usize;
+        history.kept = Duration::from_secs(c.u64("osd_op_history_duration"));
+        history.slow_size = c.u64("osd_op_history_slow_op_size") as usize;
+        history.slow_from = c.duration("osd_op_history_slow_op_threshold");
         self.clock.markdowns.limit = Some((c.u64("osd_max_markdown_count") as usize, period));
         let (c, l) = (&self.commands.config, &mut self.sh.limits);
         l.object_size_max = c.u64("osd_max_object_size");
@@ -199,16 +209,14 @@ impl Osd {
         let render = |v: Value| Ok(Some(Reply::output(command.format.render(&v))));
         let text = |t: String| Ok(Some(Reply::output(t)));
         let perf = [&self.sh.perf.0];
+        let senders = || Senders::new(&args.strings("filterstr"));
         match command.prefix.as_str() {
             "version" => render(json!({"version": self.version(), "release": "pacific", "release_type": "stable"})),
             "help" => render(self.commands.table.help()),
             "git_version" => render(json!({"git_version": self.version().split(['(', ')']).nth(1).unwrap_or_default()})),
             "perf dump" => text(admin::perf::dump(&perf, args.str("logger"), args.str("counter"), pretty)),
             "perf schema" => text(admin::perf::schema(&perf, args.str("logger"), args.str("counter"), pretty)),
-            "perf reset" => {
-                self.sh.perf.0.reset();
-                render(json!({"success": format!("perf reset {}", args.str("var").unwrap_or("all"))}))
-            }
+            "perf reset" => render(self.perf_reset(args.require("var")?)),
             "config show" => render(self.commands.config.show()),
             "config diff" => render(self.commands.config.diff()),
             "config diff get" => render(self.commands.config.diff_get(args.require("var")?)?),
@@ -218,14 +226,14 @@ impl Osd {
             "config help" => render(config_help(args.str("var"))?),
             "injectargs" => Ok(Some(self.inject_args(&args)?)),
             "status" => render(self.status()),
-            "dump_ops_in_flight" | "ops" => render(self.ops_in_flight(now)),
-            "dump_blocked_ops" => render(self.blocked_ops(now)),
-            "dump_historic_ops" | "dump_historic_ops_by_duration" | "dump_historic_slow_ops" => {
-                render(self.sh.history.dump(now, command.prefix == "dump_historic_ops_by_duration"))
-            }
+            "dump_ops_in_flight" | "ops" => render(self.ops_in_flight(now, &senders())),
+            "dump_blocked_ops" => render(self.blocked_ops(now, &senders())),
+            "dump_historic_ops" => render(self.sh.history.dump(now, false, &senders())),
+            "dump_historic_ops_by_duration" => render(self.sh.history.dump(now, true, &senders())),
+            "dump_historic_slow_ops" => render(self.sh.history.dump_slow(now, &senders())),
             "dump_watchers" => render(self.watchers()),
             "dump_blocklist" => render(self.blocklist()),
-            "dump_osd_network" => render(self.network()),
+            "dump_osd_network" => render(self.network(args.int("value"))),
             "dump_recovery_reservations" => {
                 render(json!({"local_reservations": self.sh.local_slots.dump(), "remote_reservations": self.sh.remote_slots.dump()}))
             }
@@ -238,9 +246,10 @@ impl Osd {
             "mark_unfound_lost" => self.mark_unfound_lost(now, disk, id, &args, fx),
             "pg" => render(self.pg_command(now, disk, args.str("cmd").unwrap_or("query"), &args, fx)?),
             "query" | "list_unfound" => render(self.pg_command(now, disk, &command.prefix, &args, fx)?),
-            "log flush" | "flush_store_cache" | "compact" | "heap" | "flush_journal" => {
-                Ok(Some(Reply::status("nothing to do here")))
-            }
+            // Every line of the log is written when it is said.
+            "log flush" => Ok(Some(Reply::default())),
+            "heap" => Err(CommandError::new(Errno::EOPNOTSUPP, "could not issue heap profiler command -- not using tcmalloc!")),
+            "compact" => Err(CommandError::new(Errno::EOPNOTSUPP, "the database compacts itself; doing so on demand is not built in Cuttlebone")),
             "send_beacon" => {
                 self.send_beacon(fx);
                 Ok(Some(Reply::default()))
@@ -323,14 +332,30 @@ impl Osd {
         json!({"blocklist": rows})
     }
 
-    fn network(&self) -> Value {
+    /// Zeroes the counters of the logger `name`, or of all. One that there is not is told of as stock does: without an errno.
+    fn perf_reset(&mut self, name: &str) -> Value {
+        if name != "all" && name != self.sh.perf.0.name() {
+            return json!({"error": format!("Not find: {name}")});
+        }
+        self.sh.perf.0.reset();
+        json!({"success": format!("perf reset {name}")})
+    }
+
+    /// Round trips that take at least so many milliseconds, the longest first; without a number those that a stock cluster would
+    /// call slow.
+    fn network(&self, threshold_ms: Option<i64>) -> Value {
+        let threshold = match threshold_ms {
+            Some(ms) => Duration::from_millis(ms.max(0) as u64),
+            None => self.heartbeats.grace.mul_f64(SLOW_PING_RATIO),
+        };
         let both = |(osd, back, front): (_, u32, Option<u32>)| [(osd, "back", Some(back)), (osd, "front", front)];
-        let rows = self.heartbeats.peers().flat_map(both).filter_map(|(osd, interface, rtt_us)| {
-            let last = f64::from(rtt_us?) / 1000.0;
-            Some(json!({"from osd": self.sh.whoami.0, "to osd": osd.0, "interface": interface, "last": last}))
-        });
-        let rows: Vec<Value> = rows.collect();
-        json!({"threshold": 1000, "entries": rows})
+        let rows = self.heartbeats.peers().flat_map(both).filter_map(|(osd, interface, rtt_us)| Some((rtt_us?, osd, interface)));
+        let mut rows: Vec<_> = rows.filter(|(rtt_us, ..)| Duration::from_micros((*rtt_us).into()) >= threshold).collect();
+        rows.sort_by_key(|(rtt_us, ..)| std::cmp::Reverse(*rtt_us));
+        let show = |(rtt_us, osd, interface): (u32, types::OsdId, &str)| {
+            json!({"from osd": self.sh.whoami.0, "to osd": osd.0, "interface": interface, "last": f64::from(rtt_us) / 1000.0})
+        };
+        json!({"threshold": threshold.as_millis() as u64, "entries": rows.into_iter().map(show).collect::<Vec<_>>()})
     }
 }
 

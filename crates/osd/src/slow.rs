@@ -3,6 +3,7 @@
 //! Room: osd core.   Owns: `Slow`.   Says: figures for the manager, lines for the cluster log, tables for operators.
 //! Upstream: OSD::get_health_metrics in src/osd/OSD.cc; TrackedOp in src/common/TrackedOp.h.
 
+use crate::command::{Senders, type_data};
 use crate::disk::Disk;
 use crate::effects::{Cx, Effect};
 use crate::osd::Osd;
@@ -51,11 +52,12 @@ impl Unfinished<'_> {
 
     fn show(&self, now: Now) -> Value {
         let age = (now.mono - self.since).as_secs_f64();
-        let mut data = json!({"flag_point": self.stage});
-        if let Some(op) = self.op {
-            data["client_info"] = json!({"client": op.origin.inst.to_string(), "tid": op.tid});
-        }
+        let data = type_data(self.stage, self.op.map(|op| (&op.origin, op.tid)));
         json!({"description": self.describe(), "age": age, "duration": age, "type_data": data})
+    }
+
+    fn is_from(&self, senders: &Senders) -> bool {
+        senders.want(self.op.map(|op| &op.origin))
     }
 }
 
@@ -69,14 +71,14 @@ impl Osd {
     }
 
     /// `dump_ops_in_flight`
-    pub(crate) fn ops_in_flight(&self, now: Now) -> Value {
-        let ops: Vec<Value> = self.unfinished().map(|u| u.show(now)).collect();
+    pub(crate) fn ops_in_flight(&self, now: Now, senders: &Senders) -> Value {
+        let ops: Vec<Value> = self.unfinished().filter(|u| u.is_from(senders)).map(|u| u.show(now)).collect();
         json!({"num_ops": ops.len(), "ops": ops})
     }
 
     /// `dump_blocked_ops`
-    pub(crate) fn blocked_ops(&self, now: Now) -> Value {
-        let ops: Vec<Value> = self.slow(now).map(|u| u.show(now)).collect();
+    pub(crate) fn blocked_ops(&self, now: Now, senders: &Senders) -> Value {
+        let ops: Vec<Value> = self.slow(now).filter(|u| u.is_from(senders)).map(|u| u.show(now)).collect();
         json!({"num_blocked_ops": ops.len(), "complaint_time": self.slow.complaint.as_secs(), "ops": ops})
     }
 

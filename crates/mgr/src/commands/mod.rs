@@ -59,8 +59,9 @@ impl Mgr {
             ["service", "status"] => Ok(both(command, &self.services().status())),
             ["progress", ..] => Ok(self.progress_command(now, command)),
             ["balancer", ..] => balancer(command),
-            ["crash", ..] => crash(command, args),
-            ["device", ..] => Ok(device(command)),
+            // An empty list would say that nothing has crashed, and that there are no devices.
+            ["crash", ..] => Err(not_supported("Cuttlebone keeps no reports of crashes: a daemon's last words are in its log")),
+            ["device", ..] => Err(not_supported("Cuttlebone does not tell devices apart: 'ceph osd metadata' says where an OSD keeps its data")),
             ["telemetry", "status"] => {
                 let status = json!({"enabled": false, "why": "Cuttlebone sends nothing to anyone"});
                 Ok(both(command, &status))
@@ -119,7 +120,11 @@ fn both(command: &Command, value: &Value) -> Reply {
 
 /// What is not built says so.
 fn not_built(what: &str) -> CommandError {
-    CommandError::new(Errno::EOPNOTSUPP, format!("'{what}' is not built in Cuttlebone yet"))
+    not_supported(&format!("'{what}' is not built in Cuttlebone yet"))
+}
+
+fn not_supported(why: &str) -> CommandError {
+    CommandError::new(Errno::EOPNOTSUPP, why)
 }
 
 fn balancer(command: &Command) -> Answer {
@@ -134,27 +139,4 @@ fn balancer(command: &Command) -> Answer {
         "balancer off" => Ok(Reply::default()),
         other => Err(not_built(other)),
     }
-}
-
-fn crash(command: &Command, args: &Args) -> Answer {
-    let json = command.format.is_json();
-    match command.prefix.as_str() {
-        "crash ls" | "crash ls-new" => Ok(if json { Reply::output("[]") } else { Reply::default() }),
-        "crash stat" => Ok(Reply::output("0 crashes recorded\n")),
-        "crash archive-all" => Ok(Reply::default()),
-        _ => {
-            let id = args.str("id").unwrap_or_default();
-            Err(CommandError::invalid(format!("crash info: {id} not found")))
-        }
-    }
-}
-
-fn device(command: &Command) -> Reply {
-    let columns = match command.prefix.as_str() {
-        "device info" => return CommandError::new(Errno::ENOENT, "device not found").into(),
-        "device ls" => "DEVICE  HOST:DEV  DAEMONS  WEAR  LIFE EXPECTANCY\n",
-        "device ls-by-host" => "DEVICE  DEV  DAEMONS  EXPECTED FAILURE\n",
-        _ => "DEVICE  HOST:DEV  EXPECTED FAILURE\n",
-    };
-    if command.format.is_json() { Reply::output("[]") } else { Reply::output(columns) }
 }

@@ -19,6 +19,7 @@ pub mod osd_dump;
 pub mod osd_life;
 pub mod osd_set;
 pub mod osd_tree;
+pub mod pg;
 pub mod pool;
 pub mod pool_app;
 pub mod pool_get;
@@ -115,11 +116,11 @@ type Table = BTreeMap<&'static str, &'static Entry>;
 /// Commands for the monitors.
 pub fn table() -> &'static Table {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        let all: [&'static [Entry]; 23] = [
+        let all: [&'static [Entry]; 24] = [
             auth::COMMANDS, config::COMMANDS, config_key::COMMANDS, crush::COMMANDS, crush_rule::COMMANDS,
             ec_profile::COMMANDS, fs::COMMANDS, general::COMMANDS, health::COMMANDS, log::COMMANDS, mgr::COMMANDS,
             mon::COMMANDS, osd::COMMANDS, osd_dump::COMMANDS, osd_life::COMMANDS, osd_set::COMMANDS,
-            osd_tree::COMMANDS, pool::COMMANDS, pool_app::COMMANDS, pool_get::COMMANDS, pool_set::COMMANDS,
+            osd_tree::COMMANDS, pg::COMMANDS, pool::COMMANDS, pool_app::COMMANDS, pool_get::COMMANDS, pool_set::COMMANDS,
             pool_snap::COMMANDS, usage::COMMANDS,
         ];
         all.into_iter().flatten().map(|e| (e.prefix, e)).collect()
@@ -139,9 +140,9 @@ pub fn find(table: &'static Table, prefix: &str) -> Option<&'static Entry> {
 }
 
 /// Commands, or families of commands, of stock Ceph that have nothing behind them here yet.
-const NOT_YET: [&str; 10] = [
+const NOT_YET: [&str; 9] = [
     "fs", "mds", "osd tier", "mon set-addrs", "mon set-weight", "mon enable_stretch_mode", "osd force-create-pg",
-    "pg repeer", "osd crush class create", "osd crush class rm",
+    "osd crush class create", "osd crush class rm",
 ];
 
 /// What to say of a command that is not in the table: commands of stock Ceph that are yet to be built say so.

@@ -20,7 +20,7 @@ pub const COMMANDS: &[Entry] = &[
     entry("mon ok-to-stop", "mon", "r", ok_to_stop),
     entry("mon ok-to-add-offline", "mon", "r", ok_to_add_offline),
     entry("mon ok-to-rm", "mon", "r", ok_to_rm),
-    entry("mon scrub", "mon", "rw", |_, _| Ok(Reply::ok())),
+    entry("mon scrub", "mon", "rw", |_, _| Err(Reply::err(Errno::EOPNOTSUPP, "comparing the monitors' stores is not built in Cuttlebone"))),
     entry("mon add", "mon", "rw", add),
     entry("mon rm", "mon", "rw", rm),
     entry("mon remove", "mon", "rw", rm),

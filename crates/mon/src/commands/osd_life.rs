@@ -10,6 +10,7 @@ use crush::CrushMap;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use types::map::OsdMap;
+use types::pg::PgState;
 use types::{EntityKind, EntityName, Errno, OsdId};
 use uuid::Uuid;
 
@@ -23,10 +24,10 @@ pub const COMMANDS: &[Entry] = &[
     entry("osd rm", "osd", "rw", rm),
     entry("osd lost", "osd", "rw", lost),
     entry("osd destroy", "osd", "rw", destroy),
-    entry("osd destroy-actual", "osd", "rw", destroy),
+    entry("osd destroy-actual", "osd", "rw", destroy_actual),
     entry("osd purge", "osd", "rw", purge),
-    entry("osd purge-actual", "osd", "rw", purge),
-    entry("osd purge-new", "osd", "rw", purge),
+    entry("osd purge-actual", "osd", "rw", purge_actual),
+    entry("osd purge-new", "osd", "rw", purge_actual),
 ];
 
 /// The `ids` argument: OSDs that exist, and what is to be said of those that do not.
@@ -167,17 +168,59 @@ fn lost(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     Ok(Reply::status(format!("marked osd lost in epoch {down_at}")))
 }
 
-/// What destroying and purging have in common: sure, there, and not running. `None`: nothing to do any more.
+/// That nothing needs what this OSD holds, as far as the manager knows; who forces it is not asked.
+///
+/// Stock's manager answers these commands and then gives the monitor the one that ends in `-actual`. What it looks at, the
+/// monitors have in the digest.
+fn must_be_needless(ctx: &Ctx<'_>, cmd: &Cmd) -> Result<(), Reply> {
+    let osd = id_arg(cmd)?;
+    if cmd.flag("force") || cmd.flag("yes_i_really_mean_it") || !ctx.osdmap().exists(osd) {
+        return Ok(());
+    }
+    let Err((errno, why)) = needless(ctx, osd) else { return Ok(()) };
+    Err(Reply::err(errno, format!("{why}\n--force does it all the same; what only this OSD holds is then lost for good.")))
+}
+
+/// As `ceph osd safe-to-destroy` judges.
+fn needless(ctx: &Ctx<'_>, osd: OsdId) -> Result<(), (Errno, String)> {
+    let digest = ctx.state.mgr.digest.as_ref();
+    let Some((digest, by_osd)) = digest.and_then(|d| Some((d, d.pgs_by_osd.as_ref()?))) else {
+        return Err((Errno::EAGAIN, "no manager has reported the state of any pg".into()));
+    };
+    if let Some(unknown) = digest.pgs_by_state.get(&PgState::UNKNOWN.0) {
+        return Err((Errno::EAGAIN, format!("{unknown} pgs have unknown state; cannot draw any conclusions")));
+    }
+    if let Some(mapped) = by_osd.get(&osd) {
+        return Err((Errno::EBUSY, format!("osd.{osd} has {mapped} pgs currently mapped to it")));
+    }
+    let is_clean = |state: PgState| state.has(PgState::ACTIVE) && state.has(PgState::CLEAN) && !state.has(PgState::STALE);
+    if digest.pgs_by_state.keys().all(|state| is_clean(PgState(*state))) {
+        return Ok(());
+    }
+    match digest.osds.get(&osd).filter(|_| ctx.osdmap().is_up(osd)) {
+        None => Err((Errno::EAGAIN, format!("osd.{osd} reports nothing, and not all pgs are active+clean"))),
+        Some(stat) if stat.num_pgs > 0 => Err((Errno::EBUSY, format!("osd.{osd} still holds pgs, and not all pgs are active+clean"))),
+        Some(_) => Ok(()),
+    }
+}
+
+/// That the operator is sure, where nothing else is asked.
+fn must_be_sure(cmd: &Cmd) -> Result<(), Reply> {
+    if cmd.flag("yes_i_really_mean_it") {
+        return Ok(());
+    }
+    let osd = id_arg(cmd)?;
+    let text = format!(
+        "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy osd.{osd}'?  This will PERMANENTLY DESTROY the data of the \
+         OSD, so pass --yes-i-really-mean-it if you really do."
+    );
+    Err(Reply::err(Errno::EPERM, text))
+}
+
+/// What destroying and purging have in common: there, and not running. `None`: nothing to do any more.
 fn removable(ctx: &Ctx<'_>, cmd: &Cmd, verb: &str) -> Result<Option<OsdId>, Reply> {
     let osd = id_arg(cmd)?;
     let map = ctx.osdmap();
-    if !cmd.flag("yes_i_really_mean_it") {
-        let text = format!(
-            "Are you SURE?  Did you verify with 'ceph osd safe-to-destroy osd.{osd}'?  This will PERMANENTLY DESTROY the \
-             data of the OSD, so pass --yes-i-really-mean-it if you really do."
-        );
-        return Err(Reply::err(Errno::EPERM, text));
-    }
     if !map.exists(osd) {
         return Ok(None);
     }
@@ -207,6 +250,16 @@ fn lockbox(uuid: Uuid) -> EntityName {
 }
 
 fn destroy(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    must_be_needless(ctx, cmd)?;
+    do_destroy(ctx, cmd)
+}
+
+fn destroy_actual(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    must_be_sure(cmd)?;
+    do_destroy(ctx, cmd)
+}
+
+fn do_destroy(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let Some(osd) = removable(ctx, cmd, "destroying")? else {
         return Err(Reply::err(Errno::ENOENT, format!("osd.{} does not exist", id_arg(cmd)?)));
     };
@@ -221,6 +274,16 @@ fn destroy(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 fn purge(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    must_be_needless(ctx, cmd)?;
+    do_purge(ctx, cmd)
+}
+
+fn purge_actual(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    must_be_sure(cmd)?;
+    do_purge(ctx, cmd)
+}
+
+fn do_purge(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let osd = match removable(ctx, cmd, "purging")? {
         Some(osd) => osd,
         None => return Ok(Reply::status(format!("purged osd.{}", id_arg(cmd)?))),

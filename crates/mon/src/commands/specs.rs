@@ -258,6 +258,7 @@ const MON: &[Row] = &[
     ("osd utilization", "show how evenly PGs are spread", 0),
     ("osd versions", "count OSDs by version", 0),
     ("pg map pgid:Pgid", "show which OSDs a PG is on", 0),
+    ("pg repeer pgid:Pgid", "have a PG peer anew", 0),
     ("quorum_status", "show which monitors agree, and who leads", 0),
     ("report tags:String?*", "print everything that helps to find a fault", 0),
     ("service dump", "show services that registered with the manager", 0),

@@ -28,10 +28,11 @@ pub const COMMANDS: &[Entry] = &[
     entry("config diff", "mon", "r", config_diff),
     entry("injectargs", "mon", "rw", injectargs),
     entry("heap", "mon", "rw", |_, _| Err(Reply::err(Errno::EOPNOTSUPP, "could not issue heap profiler command -- not using tcmalloc!"))),
-    entry("compact", "mon", "rw", |_, _| Ok(Reply::status("nothing to compact: the store does so by itself"))),
+    entry("compact", "mon", "rw", |_, _| Err(Reply::err(Errno::EOPNOTSUPP, "the store compacts itself; doing so on demand is not built in Cuttlebone"))),
     entry("sync_status", "mon", "r", sync_status),
+    // Every line of the log is written when it is said.
     entry("log flush", "mon", "rw", |_, _| Ok(Reply::ok())),
-    entry("log reopen", "mon", "rw", |_, _| Ok(Reply::ok())),
+    entry("log reopen", "mon", "rw", |_, _| Err(Reply::err(Errno::EOPNOTSUPP, "send the daemon SIGHUP: it then opens its log anew"))),
 ];
 
 /// `tell` prints JSON for people unless told otherwise.

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use types::msg::Message;
 use types::msg::internal::{FailureKind, MgrBeacon, MgrDigest, OsdAlive, OsdBeacon, OsdFailure, OsdMarkMeDown, PgTempRequest};
-use types::pg::{OsdStat, PoolDigest};
+use types::pg::{OsdStat, PgState, PoolDigest};
 use types::{Epoch, OsdId, PgId, PoolId};
 
 const OPTIONS: &[(&str, &str)] = &[("mon_allow_pool_delete", "true"), ("osd_pool_default_size", "3"), ("osd_pool_default_pg_autoscale_mode", "off")];
@@ -347,11 +347,130 @@ fn mutes_silence_a_check_until_it_gets_worse() {
 fn osds_are_purged_with_their_keys_and_places() {
     let mut lab = three();
     lab.ok(json!({"prefix": "osd down", "ids": ["2"]}));
-    assert_eq!(lab.cmd(json!({"prefix": "osd purge", "id": 2})).result, -1);
+    assert_eq!(lab.cmd(json!({"prefix": "osd purge-actual", "id": 2})).result, -1);
     let purged = lab.ok(json!({"prefix": "osd purge", "id": 2, "yes_i_really_mean_it": true}));
     assert_eq!(purged.status, "purged osd.2");
     assert_eq!(lab.ok(json!({"prefix": "osd ls"})).out, "0\n1\n");
     assert!(!lab.ok(json!({"prefix": "osd tree"})).out.contains("osd.2"));
+}
+
+#[test]
+fn an_osd_that_is_needed_is_removed_only_by_force() {
+    let mut lab = three();
+    for id in [1, 2] {
+        lab.ok(json!({"prefix": "osd down", "ids": [id.to_string()]}));
+    }
+    let refused = |lab: &mut Lab, id: i32, result: i32, why: &str| {
+        for prefix in ["osd destroy", "osd purge"] {
+            let answer = lab.cmd(json!({"prefix": prefix, "id": id}));
+            assert_eq!(answer.result, result, "{prefix} {id}: {}", answer.status);
+            assert!(answer.status.contains(why) && answer.status.contains("--force"), "{}", answer.status);
+        }
+    };
+    refused(&mut lab, 2, -11, "no manager");
+    let mgr = manager(&mut lab);
+    let (clean, degraded) = (PgState::ACTIVE | PgState::CLEAN, PgState::ACTIVE | PgState::DEGRADED);
+    let say = |lab: &mut Lab, states: &[(PgState, u32)], by_osd: &[(i32, u32)]| {
+        let pgs_by_state = states.iter().map(|(s, n)| (s.0, *n)).collect();
+        let pgs_by_osd = Some(by_osd.iter().map(|(o, n)| (OsdId(*o), *n)).collect());
+        let osds = [(OsdId(0), OsdStat { num_pgs: 3, ..OsdStat::default() })].into();
+        let digest = digest(lab);
+        lab.say(mgr, MgrDigest { pgs_by_state, pgs_by_osd, osds, ..digest });
+    };
+    say(&mut lab, &[(clean, 7), (PgState::UNKNOWN, 1)], &[]);
+    refused(&mut lab, 2, -11, "1 pgs");
+    say(&mut lab, &[(clean, 8)], &[(2, 5)]);
+    refused(&mut lab, 2, -16, "5 pgs");
+    say(&mut lab, &[(clean, 7), (degraded, 1)], &[(1, 5)]);
+    refused(&mut lab, 2, -11, "reports nothing");
+    refused(&mut lab, 0, -16, "still holds");
+    assert_eq!(lab.ok(json!({"prefix": "osd purge", "id": 2, "force": true})).status, "purged osd.2");
+    say(&mut lab, &[(clean, 8)], &[(0, 8)]);
+    assert_eq!(lab.ok(json!({"prefix": "osd destroy", "id": 1})).status, "destroyed osd.1");
+    assert_eq!(lab.cmd(json!({"prefix": "osd destroy", "id": 7})).result, -2);
+    assert_eq!(lab.ok(json!({"prefix": "osd purge", "id": 7})).status, "purged osd.7");
+    let up = lab.cmd(json!({"prefix": "osd purge", "id": 0, "yes_i_really_mean_it": true}));
+    assert_eq!((up.result, up.status.as_str()), (-16, "osd.0 is not `down`."));
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let mut lab = three();
+    let scrub = lab.cmd(json!({"prefix": "mon scrub"}));
+    assert_eq!((scrub.result, scrub.status.is_empty()), (-95, false));
+    for prefix in ["compact", "log reopen"] {
+        let told = lab.tell(json!({"prefix": prefix}));
+        assert_eq!((told.result, told.status.is_empty()), (-95, false), "{prefix}");
+    }
+}
+
+#[test]
+fn a_pg_peers_anew_with_its_primary_alone() {
+    let mut lab = three();
+    lab.ok(json!({"prefix": "osd pool create", "pool": "p", "pg_num": 2}));
+    let map = |lab: &mut Lab| lab.json(json!({"prefix": "pg map", "pgid": "1.1"}));
+    let before = map(&mut lab);
+    lab.ok(json!({"prefix": "pg repeer", "pgid": "1.1"}));
+    lab.pass(Duration::from_secs(1));
+    let after = map(&mut lab);
+    assert_eq!((&after["acting"], &after["up"]), (&json!([before["acting"][0]]), &before["up"]), "{before} {after}");
+    // A set of one changes by another.
+    lab.ok(json!({"prefix": "pg repeer", "pgid": "1.1"}));
+    lab.pass(Duration::from_secs(1));
+    let third = map(&mut lab);
+    assert_eq!((third["acting"].as_array().unwrap().len(), &third["acting"][0]), (2, &before["acting"][0]), "{third}");
+    assert_eq!(lab.cmd(json!({"prefix": "pg repeer", "pgid": "1.2"})).result, -2);
+    assert_eq!(lab.cmd(json!({"prefix": "pg repeer", "pgid": "7.0"})).result, -2);
+    for id in ["0", "1", "2"] {
+        lab.ok(json!({"prefix": "osd down", "ids": [id]}));
+    }
+    lab.pass(Duration::from_secs(1));
+    assert_eq!(lab.cmd(json!({"prefix": "pg repeer", "pgid": "1.1"})).result, -11);
+}
+
+#[test]
+fn a_monitor_tells_of_the_room_that_its_store_has() {
+    let mut lab = three();
+    let disk = |lab: &mut Lab, percent, bytes| {
+        lab.mon.handle_room(percent, bytes);
+        lab.settle();
+        let health = lab.ok(json!({"prefix": "health", "detail": "detail"})).out;
+        health.lines().skip(1).map(|line| format!("{}\n", line.trim())).collect::<String>()
+    };
+    assert_eq!(disk(&mut lab, 31, 1 << 30), "");
+    assert_eq!(disk(&mut lab, 30, 1 << 30), "[WRN] MON_DISK_LOW: mon a is low on available space\nmon.a has 30% avail\n");
+    assert_eq!(disk(&mut lab, 5, 1 << 30), "[ERR] MON_DISK_CRIT: mon a is very low on available space\nmon.a has 5% avail\n");
+    let big = "[WRN] MON_DISK_BIG: mon a is using a lot of disk space\nmon.a is 15 GiB >= mon_data_size_warn (15 GiB)\n";
+    assert_eq!(disk(&mut lab, 31, 15 << 30), big);
+    for (option, value) in [("mon_data_avail_warn", "20"), ("mon_data_size_warn", "17179869184")] {
+        lab.ok(json!({"prefix": "config set", "who": "mon", "name": option, "value": value}));
+    }
+    assert_eq!(disk(&mut lab, 21, 15 << 30), "");
+    // Its own file overrules the database.
+    let (disk_of_before, fsid) = (lab.disk, lab.fsid);
+    let mut lab = Lab::on(disk_of_before, fsid, &[("mon_data_avail_warn", "21"), ("mon_data_size_warn", "14G")]);
+    let told = disk(&mut lab, 21, 15 << 30);
+    assert!(told.contains("MON_DISK_LOW") && told.contains("mon.a is 15 GiB >= mon_data_size_warn (14 GiB)"), "{told}");
+}
+
+#[test]
+fn a_pool_that_is_full_for_monitor_and_manager_is_told_of_once() {
+    use types::msg::internal::HealthReport;
+    let mut lab = three();
+    for pool in ["p", "q"] {
+        lab.ok(json!({"prefix": "osd pool create", "pool": pool}));
+        lab.ok(json!({"prefix": "osd pool set-quota", "pool": pool, "field": "max_objects", "val": "10"}));
+    }
+    let mgr = manager(&mut lab);
+    let mut pool = PoolDigest::default();
+    pool.stat.stats.sum.num_objects = 10;
+    let near = HealthReport { code: "POOL_FULL".into(), severity: 2, summary: "1 pools full".into(), count: 1, detail: vec!["pool 'q' has 9 objects (max 10)".into()] };
+    let digest = digest(&lab);
+    lab.say(mgr, MgrDigest { pools: [(types::PoolId(1), pool)].into(), health: vec![near], ..digest });
+    lab.pass(Duration::from_secs(2));
+    let health = lab.ok(json!({"prefix": "health", "detail": "detail"})).out;
+    let both = "[ERR] POOL_FULL: 2 pool(s) full\n    pool 'p' is full (running out of quota)\n    pool 'q' has 9 objects (max 10)\n";
+    assert!(health.contains(both), "{health}");
 }
 
 #[test]
@@ -399,6 +518,7 @@ fn digest(lab: &Lab) -> MgrDigest {
         health: Vec::new(),
         progress: Vec::new(),
         services: Default::default(),
+        pgs_by_osd: Some(Default::default()),
     }
 }
 

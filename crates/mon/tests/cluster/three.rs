@@ -375,6 +375,44 @@ fn others(id: u64) -> [u64; 2] {
 }
 
 #[test]
+fn each_monitor_tells_of_its_own_room_and_the_leader_of_all() {
+    let mut trio = Trio::new();
+    let leader = trio.leader();
+    let look = |trio: &mut Trio, percents: [u8; 3]| {
+        for (id, percent) in (1..=3).zip(percents) {
+            if trio.runs(id) {
+                trio.mon(id).handle_room(percent, 1 << 20);
+            }
+        }
+        trio.pass(Duration::from_secs(1));
+    };
+    let complaints = |trio: &mut Trio, at: u64| {
+        let health = trio.run(at, json!({"prefix": "health", "detail": "detail"}));
+        health.lines().filter(|line| line.contains("MON_DISK") || line.contains("% avail")).map(|l| l.trim().to_owned()).collect::<Vec<_>>()
+    };
+    look(&mut trio, [80, 80, 80]);
+    assert_eq!(complaints(&mut trio, leader), Vec::<String>::new());
+    look(&mut trio, [20, 4, 10]);
+    let told = [
+        "[ERR] MON_DISK_CRIT: mon b is very low on available space",
+        "mon.b has 4% avail",
+        "[WRN] MON_DISK_LOW: mons a,c are low on available space",
+        "mon.a has 20% avail",
+        "mon.c has 10% avail",
+    ];
+    assert_eq!(complaints(&mut trio, leader), told);
+    // Of one that is away nothing is known.
+    trio.kill(leader, false);
+    trio.until_led(&others(leader));
+    look(&mut trio, [20, 4, 10]);
+    let now = trio.leader();
+    let name = format!("mon.{} has", name_of(leader));
+    let left = complaints(&mut trio, now);
+    assert!(!left.iter().any(|line| line.starts_with(&name)) && left.len() < told.len(), "{left:?}");
+    assert_eq!(left.iter().filter(|line| line.starts_with("mon.")).count(), 2, "{left:?}");
+}
+
+#[test]
 fn every_member_answers_alike_and_keeps_what_was_decided() {
     let mut trio = Trio::new();
     let leader = trio.leader();

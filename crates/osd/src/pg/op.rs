@@ -4,6 +4,7 @@ use super::full::Verdict;
 use super::repop::Write;
 use super::{Pg, Running, Stage};
 use crate::cls::Origin;
+use crate::command::Finished;
 use crate::effects::{Cx, Durable, Peer, ReadFor, ReadResult, ReadRoute, SessionId};
 use crate::intake::Share;
 use crate::mutation::{Mutation, Step};
@@ -77,6 +78,7 @@ pub(super) struct Reply {
     cost: OpCost,
     received: Mono,
     reqid: ReqId,
+    origin: Origin,
 }
 
 impl ClientOp {
@@ -424,6 +426,7 @@ impl Pg {
             },
             received: op.received,
             reqid: op.reqid,
+            origin: op.origin,
         }
     }
 
@@ -434,7 +437,8 @@ impl Pg {
         cx.sh.perf.op_done(OpCost { latency, ..reply.cost });
         cx.sh.history.note(cx.now.mono, latency, || {
             let ops: Vec<&str> = reply.msg.ops.iter().map(|o| o.op.name()).collect();
-            format!("osd_op({} {} {} [{}])", reply.reqid, reply.msg.pgid, reply.msg.oid, ops.join(","))
+            let description = format!("osd_op({} {} {} [{}])", reply.reqid, reply.msg.pgid, reply.msg.oid, ops.join(","));
+            Finished { description, origin: reply.origin, tid: reply.tid }
         });
         cx.send(to, reply.tid, reply.msg, Durable::Now);
     }

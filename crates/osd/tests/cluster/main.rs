@@ -33,6 +33,27 @@ fn append(text: &str) -> Vec<OsdOp> {
 }
 
 #[test]
+fn a_pg_that_is_told_to_peer_anew_asks_for_the_set_that_it_wants() {
+    for (seed, others) in [(1900, 0), (1901, 1)] {
+        let mut c = Cluster::new(seed, 4, 1);
+        c.settle();
+        assert_eq!(c.write("o", append("x")).result, 0);
+        let pg = c.pgs()[0];
+        let before = c.map.pg_to_up_acting(pg).acting;
+        // As `pg repeer` does: the primary alone, or with somebody who has nothing.
+        let stranger = (0..4).map(OsdId).find(|osd| !before.contains(osd)).unwrap();
+        c.map.pg_temp.insert(pg, [before[0], stranger].into_iter().take(1 + others).collect());
+        c.publish();
+        c.settle();
+        assert_eq!(c.map.pg_to_up_acting(pg).acting, before);
+        assert!(c.map.pg_temp.is_empty());
+        assert_eq!(c.write("o", append("y")).result, 0);
+        assert_eq!(c.read("o"), b"xy");
+        c.invariant_copies_agree();
+    }
+}
+
+#[test]
 fn a_new_cluster_becomes_clean_and_keeps_what_is_written() {
     let mut c = Cluster::new(1, 3, 8);
     c.settle();

@@ -2,9 +2,11 @@
 
 use crate::append;
 use crate::harness::Cluster;
+use admin::command::Reply;
+use serde_json::{Value, json};
 use std::time::Duration;
 use types::map::OsdMap;
-use types::{OsdId, PgId};
+use types::{Errno, OsdId, PgId};
 
 fn cluster(seed: u64) -> (Cluster, PgId, OsdId, OsdId) {
     let mut c = Cluster::with_options(seed, 3, 1, &[("osd_op_complaint_time", "2"), ("osd_op_log_threshold", "2")]);
@@ -20,9 +22,19 @@ fn told(c: &Cluster, osd: OsdId) -> (u32, Vec<(String, u32)>) {
     (slow.count, slow.stages.clone().into_iter().collect())
 }
 
-fn blocked(c: &mut Cluster, osd: OsdId) -> serde_json::Value {
-    let id = c.command(osd, r#"{"prefix": "dump_blocked_ops", "format": "json"}"#.into());
-    serde_json::from_slice(&c.command_replies[&id].output).unwrap()
+fn ask(c: &mut Cluster, osd: OsdId, prefix: &str, more: Value) -> Reply {
+    let mut command = json!({"prefix": prefix, "format": "json"});
+    command.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let id = c.command(osd, command.to_string());
+    c.command_replies.remove(&id).unwrap()
+}
+
+fn answer(c: &mut Cluster, osd: OsdId, prefix: &str, more: Value) -> Value {
+    serde_json::from_slice(&ask(c, osd, prefix, more).output).unwrap()
+}
+
+fn blocked(c: &mut Cluster, osd: OsdId) -> Value {
+    answer(c, osd, "dump_blocked_ops", json!({}))
 }
 
 fn lines(c: &Cluster) -> Vec<String> {
@@ -74,4 +86,75 @@ fn who_waits_for_an_object_that_a_copy_lacks_says_so() {
     assert_eq!((said.len(), said[2].as_str()), (3, "2 more slow requests"), "{said:?}");
     c.held.clear();
     writes.into_iter().for_each(|tid| assert_eq!(c.wait(tid).result, 0));
+}
+
+#[test]
+fn operations_are_shown_with_who_wants_them_and_only_of_whom_was_asked_for() {
+    let (mut c, _, primary, replica) = cluster(1702);
+    for option in ["osd_op_history_slow_op_threshold", "osd_op_history_size"] {
+        answer(&mut c, primary, "config set", json!({"var": option, "val": ["1"]}));
+    }
+    assert_eq!(c.write("quick", append("x")).result, 0);
+    let nobody = answer(&mut c, primary, "dump_historic_slow_ops", json!({}));
+    assert_eq!(nobody, json!({"num to keep": 20, "threshold to keep": 1, "Ops": []}), "the write was quick");
+    c.held.insert((primary, replica));
+    let tid = c.submit(0, "o", 0, append("x"));
+    c.run_for(Duration::from_secs(3));
+    let (ours, other) = (json!({"filterstr": ["127.0.0.1:10000"]}), json!({"filterstr": ["127.0.0.1:10001"]}));
+    for (prefix, count) in [("dump_ops_in_flight", "num_ops"), ("ops", "num_ops"), ("dump_blocked_ops", "num_blocked_ops")] {
+        assert_eq!(answer(&mut c, primary, prefix, ours.clone())[count], 1, "{prefix}");
+        assert_eq!(answer(&mut c, primary, prefix, other.clone())[count], 0, "{prefix}");
+    }
+    c.held.clear();
+    assert_eq!(c.wait(tid).result, 0);
+    for (prefix, list) in [("dump_historic_ops", "ops"), ("dump_historic_ops_by_duration", "ops"), ("dump_historic_slow_ops", "Ops")] {
+        let shown = answer(&mut c, primary, prefix, ours.clone());
+        let op = &shown[list][0];
+        assert!(op["description"].as_str().unwrap().contains(" o "), "{prefix}: {shown}");
+        assert!(op["duration"].as_f64().unwrap() >= 3.0 && shown[list].as_array().unwrap().len() == 1, "{prefix}: {shown}");
+        let client = &op["type_data"]["client_info"];
+        assert_eq!((op["type_data"]["flag_point"].as_str(), client["tid"].as_u64()), (Some("done"), Some(tid)), "{prefix}: {shown}");
+        assert!(client["client_addr"].as_str().unwrap().contains("127.0.0.1:10000"), "{prefix}: {shown}");
+        assert_eq!(answer(&mut c, primary, prefix, other.clone())[list], json!([]), "{prefix}");
+    }
+}
+
+#[test]
+fn what_cannot_be_done_is_refused() {
+    let (mut c, _, primary, _) = cluster(1703);
+    for (prefix, more) in [("compact", json!({})), ("heap", json!({"heapcmd": "stats"}))] {
+        let reply = ask(&mut c, primary, prefix, more);
+        assert_eq!((reply.result, reply.output.len()), (Errno::EOPNOTSUPP.wire(), 0), "{prefix}");
+        assert!(!reply.status.is_empty(), "{prefix}");
+    }
+}
+
+#[test]
+fn counters_go_back_to_zero_where_their_logger_is_named() {
+    let (mut c, _, primary, _) = cluster(1704);
+    assert_eq!(c.write("o", append("x")).result, 0);
+    let writes = |c: &mut Cluster| answer(c, primary, "perf dump", json!({}))["osd"]["op_w"].as_u64().unwrap();
+    assert_eq!(answer(&mut c, primary, "perf reset", json!({"var": "bluefs"})), json!({"error": "Not find: bluefs"}));
+    assert_eq!(writes(&mut c), 1);
+    assert_eq!(answer(&mut c, primary, "perf reset", json!({"var": "osd"})), json!({"success": "perf reset osd"}));
+    assert_eq!(writes(&mut c), 0);
+    assert_eq!(c.write("o", append("x")).result, 0);
+    assert_eq!(answer(&mut c, primary, "perf reset", json!({"var": "all"})), json!({"success": "perf reset all"}));
+    assert_eq!(writes(&mut c), 0);
+}
+
+#[test]
+fn round_trips_are_listed_from_the_threshold_on() {
+    let (mut c, _, primary, _) = cluster(1705);
+    c.run_for(Duration::from_secs(15));
+    let rows = |shown: &Value| shown["entries"].as_array().unwrap().len();
+    let all = answer(&mut c, primary, "dump_osd_network", json!({"value": 0}));
+    assert_eq!((rows(&all), &all["threshold"]), (2, &json!(0)));
+    let slow = answer(&mut c, primary, "dump_osd_network", json!({}));
+    assert_eq!((rows(&slow), &slow["threshold"]), (0, &json!(1000)), "a twentieth of the grace");
+    let times: Vec<f64> = all["entries"].as_array().unwrap().iter().map(|e| e["last"].as_f64().unwrap()).collect();
+    assert!(times[0] >= times[1], "{times:?}");
+    let beyond = times[0] as i64 + 1;
+    let none = answer(&mut c, primary, "dump_osd_network", json!({"value": beyond}));
+    assert_eq!((rows(&none), &none["threshold"]), (0, &json!(beyond)));
 }

@@ -125,7 +125,7 @@ message! {
 }
 message! {
     /// What the monitor needs to know of PGs and usage, from the active manager.
-    MgrDigest = 0x7011, v 1, c 1, p 127 {
+    MgrDigest = 0x7011, v 2, c 1, p 127 {
         /// The osdmap it was made with.
         epoch: Epoch,
         stamp: Utime,
@@ -142,6 +142,8 @@ message! {
         progress: Vec<ProgressReport>,
         /// Service name, daemon name, and what it says of itself.
         services: BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>,
+        /// How many PGs have an OSD among those that act, or that should.
+        pgs_by_osd: Option<BTreeMap<OsdId, u32>> = since 2,
     }
 }
 message! {
@@ -297,6 +299,7 @@ mod tests {
             health: vec![HealthReport::default()],
             progress: vec![ProgressReport::default()],
             services: BTreeMap::new(),
+            pgs_by_osd: Some(BTreeMap::from([(OsdId(1), 8)])),
         });
     }
 

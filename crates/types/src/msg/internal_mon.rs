@@ -61,6 +61,21 @@ pub enum PeerSays {
     /// What time is it? `asked` comes back.
     #[denc(tag = 10)]
     Clock { asked: u64 },
+    /// To the leader: what the sender's store has of room.
+    #[denc(tag = 11)]
+    Room { name: String, room: MonRoom },
+}
+
+/// Room on the file system of a monitor's store, with what that monitor's own file says of when to complain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct MonRoom {
+    pub available_percent: u8,
+    pub store_bytes: u64,
+    /// `mon_data_avail_warn`, `mon_data_avail_crit`, `mon_data_size_warn`.
+    pub low_percent: Option<i64>,
+    pub critical_percent: Option<i64>,
+    pub big_bytes: Option<i64>,
 }
 
 /// What the leader answers; `session` is the asker's number for its client.
@@ -120,6 +135,7 @@ mod tests {
             PeerSays::Hello { name: "d".into(), id: 0, born: false, addrs: AddrVec::default() },
             PeerSays::Part { part: Bytes::from_static(b"x"), last: true },
             PeerSays::Clock { asked: 5 },
+            PeerSays::Room { name: "b".into(), room: MonRoom { available_percent: 12, low_percent: Some(30), ..MonRoom::default() } },
         ];
         for says in says {
             round_trip(&MonPeer { from: 2, says });
