@@ -491,6 +491,10 @@ impl<W: World, D: BlockDev, K: Kv> Node<W> for OsdNode<D, K> {
             let Some(event) = self.store.poll_event() else { break };
             self.osd.handle_store(world.now(), &mut self.store, event, &mut self.effects);
         }
+        if self.stopped.is_some_and(|code| code != 0) {
+            // The store failed, perhaps in the middle of this turn: what was said since may rest on what could not be read.
+            return;
+        }
         self.actions(world);
         self.maybe_stopped(world.now());
     }

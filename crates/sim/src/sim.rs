@@ -359,12 +359,29 @@ impl Sim {
         if node.stopped().is_some() {
             self.log.event(ns, format_args!("{} has stopped", host.name), &[]);
             host.disk.crash(&mut self.rng);
-            return self.cut_all(id);
+            return self.last_words(id);
         }
         host.node = Some(node);
         let effects = std::mem::take(&mut host.world.effects);
         effects.into_iter().for_each(|effect| self.carry_out(id, effect));
         self.start_io(id);
+    }
+
+    /// A process has ended by itself: the system sends what it said before that, or not, and closes its connections.
+    fn last_words(&mut self, id: HostId) {
+        let host = &mut self.hosts[id.0];
+        let (life, effects) = (host.life, std::mem::take(&mut host.world.effects));
+        if self.rng.random() {
+            return self.cut_all(id);
+        }
+        for effect in effects.into_iter().filter(|e| matches!(e, Effect::Transmit { .. } | Effect::Close { .. })) {
+            self.carry_out(id, effect);
+        }
+        let ends: Vec<End> = self.net.by_end.keys().filter(|e| e.host == id && e.life == life).copied().collect();
+        for end in ends {
+            self.send(end, Packet::End);
+            self.net.by_end.remove(&end);
+        }
     }
 
     fn start_io(&mut self, id: HostId) {
