@@ -271,7 +271,12 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
     fn on_effect<W: World>(&mut self, world: &mut W, effect: Effect) {
         let now = world.now();
         match effect {
-            Effect::Send { to, tid, msg } => self.send(now, to, tid, &msg),
+            Effect::Send { to, tid, msg } => {
+                if let Message::MLog(log) = &msg {
+                    log.entries.iter().for_each(|entry| world.hear(entry));
+                }
+                self.send(now, to, tid, &msg);
+            }
             Effect::WantMaps { from } => {
                 // The subscription goes on for good; the monitor client remembers how far it has come.
                 if !std::mem::replace(&mut self.subscribed, true) {

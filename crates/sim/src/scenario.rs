@@ -69,6 +69,11 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// True if what is stored may become wrong, or unreadable: scrubs may find something.
+    pub fn damages(&self) -> bool {
+        matches!(self, Fault::Rot { .. } | Fault::ReadErrors { .. } | Fault::RotAnyway { .. } | Fault::ReadErrorAnyway { .. } | Fault::RotWhole { .. })
+    }
+
     /// Its kind, for counting.
     pub fn kind(&self) -> &'static str {
         match self {

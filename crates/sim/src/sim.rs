@@ -58,6 +58,15 @@ pub struct Sim {
     hosts: Vec<Host>,
     net: Net,
     admin_replies: Vec<(HostId, u64, Bytes)>,
+    complaints: Vec<Complaint>,
+}
+
+/// An error that a daemon told the cluster log, and when.
+#[derive(Debug, Clone)]
+pub struct Complaint {
+    pub ns: u64,
+    pub of: HostId,
+    pub what: String,
 }
 
 impl Sim {
@@ -74,6 +83,7 @@ impl Sim {
             hosts: Vec::new(),
             net: Net::default(),
             admin_replies: Vec::new(),
+            complaints: Vec::new(),
         }
     }
 
@@ -267,6 +277,11 @@ impl Sim {
         std::mem::take(&mut self.admin_replies)
     }
 
+    /// Errors that daemons have told the cluster log so far. Of what a daemon says when its store fails nothing is here.
+    pub fn complaints(&self) -> &[Complaint] {
+        &self.complaints
+    }
+
     /// Wakes a process, as if the time it asked for had come.
     pub fn wake(&mut self, id: HostId) {
         self.input(id, Input::Wake);
@@ -429,6 +444,7 @@ impl Sim {
                 }
             }
             Effect::AdminReply { id: request, reply } => self.admin_replies.push((id, request, reply)),
+            Effect::Complain { what } => self.complaints.push(Complaint { ns, of: id, what }),
         }
     }
 
