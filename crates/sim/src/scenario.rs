@@ -12,6 +12,8 @@ use store::mem::MemIo;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
+const HOUR_S: i64 = 3600;
+const YEAR_S: i64 = 365 * 86_400;
 /// PGs are split until there are so many.
 const PGS_MAX: u32 = 24;
 
@@ -38,7 +40,7 @@ pub enum Fault {
     /// Every packet takes so many times as long.
     SlowNet { factor: u64 },
     SlowDisk { host: usize, factor: u64 },
-    /// The next write or flush fails.
+    /// The next write, flush or read of the database fails.
     DiskError { host: usize, io: MemIo },
     /// A wall clock is set.
     Clock { host: usize, by_s: i64 },
@@ -90,7 +92,9 @@ impl Fault {
             Fault::Pause { .. } => "pause",
             Fault::SlowNet { .. } => "slow network",
             Fault::SlowDisk { .. } => "slow disk",
+            Fault::DiskError { io: MemIo::KvRead, .. } => "database read error",
             Fault::DiskError { .. } => "write or flush error",
+            Fault::Clock { by_s, .. } if by_s.abs() > HOUR_S => "clock jump by years",
             Fault::Clock { .. } => "clock jump",
             Fault::Operator { .. } => "out, in, reweight",
             Fault::PgNum { .. } => "PGs split or merged",
@@ -236,8 +240,8 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
             5 => Fault::Pause { host: any },
             6 => Fault::SlowNet { factor: rng.random_range(2..200) },
             7 => Fault::SlowDisk { host, factor: rng.random_range(2..300) },
-            8 => Fault::DiskError { host, io: [MemIo::Write(0), MemIo::DevFlush, MemIo::KvFlush][rng.random_range(0..3)] },
-            9 => Fault::Clock { host, by_s: rng.random_range(-3600..3600) },
+            8 => Fault::DiskError { host, io: [MemIo::Write(0), MemIo::DevFlush, MemIo::KvFlush, MemIo::KvRead][rng.random_range(0..if host < plan.osds { 4 } else { 3 })] },
+            9 => Fault::Clock { host, by_s: clock_jump(rng) },
             10 => Fault::Operator { command: operator(rng, osd) },
             13 if plan.two_networks => Fault::NetworkLost { osd, way: Way::BOTH[rng.random_range(0..2)] },
             11 | 13 => Fault::CutOff { osd, client: rng.random_range(daemons..everyone) },
@@ -267,6 +271,15 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
 fn room(rng: &mut ChaCha8Rng, daemons: usize) -> Fault {
     let late = if rng.random() { some(rng, daemons) } else { Vec::new() };
     Fault::Room { late, by: rng.random_range(10 * SECOND..60 * SECOND) }
+}
+
+/// Mostly an hour or less; else years, or to 1970.
+fn clock_jump(rng: &mut ChaCha8Rng) -> i64 {
+    match rng.random_range(0..8) {
+        0 => -60 * YEAR_S,
+        1 => rng.random_range(-20 * YEAR_S..20 * YEAR_S),
+        _ => rng.random_range(-HOUR_S..HOUR_S),
+    }
 }
 
 fn replace_disks(rng: &mut ChaCha8Rng, plan: &Plan) -> Fault {

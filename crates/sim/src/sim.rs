@@ -234,10 +234,11 @@ impl Sim {
         host.busy_until = host.busy_until.max(ns);
     }
 
-    /// A process's wall clock is set, by so many seconds; its monotonic clock goes on.
+    /// A process's wall clock is set, by so many seconds, to 1970 at the earliest; its monotonic clock goes on.
     pub fn set_clock(&mut self, id: HostId, by_s: i64) {
         self.log.event(self.ns, format_args!("the clock of {} jumps by {by_s} s", self.hosts[id.0].name), &[]);
-        self.hosts[id.0].wall_skew += by_s * 1_000_000_000;
+        let ns = self.ns;
+        self.hosts[id.0].set_clock(ns, by_s);
     }
 
     /// From now on I/O on a process's disk takes so many times as long.
@@ -249,7 +250,8 @@ impl Sim {
     /// The next I/O of that kind on a process's disk fails (EIO).
     pub fn fail_io(&mut self, id: HostId, io: MemIo) {
         self.log.event(self.ns, format_args!("the disk of {} will fail: {io:?}", self.hosts[id.0].name), &[]);
-        self.hosts[id.0].disk.medium.fail_next(io, Errno::EIO);
+        let seed = self.rng.random();
+        self.hosts[id.0].disk.medium.fail_next(io, Errno::EIO, seed);
     }
 
     pub fn name(&self, id: HostId) -> &str {
