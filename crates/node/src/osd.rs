@@ -140,7 +140,11 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
 
     fn on_event(&mut self, now: Now, event: Event) {
         let Some(event) = self.mon.handle_event(now, &mut self.endpoint, event) else { return };
-        let Some(event) = self.gate.handle(&mut self.endpoint, self.mon.secrets(), event) else { return };
+        let event = self.gate.handle(&mut self.endpoint, self.mon.secrets(), event);
+        if self.gate.wants_secrets() {
+            self.mon.refresh_secrets(now, &mut self.endpoint);
+        }
+        let Some(event) = event else { return };
         match event {
             Event::Ready { conn, peer } => self.on_ready(conn, peer),
             Event::Message { conn, msg } => self.on_message(now, conn, msg),
