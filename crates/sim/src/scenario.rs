@@ -73,7 +73,8 @@ pub enum Fault {
 impl Fault {
     /// True if what is stored may become wrong, or unreadable: scrubs may find something.
     pub fn damages(&self) -> bool {
-        matches!(self, Fault::Rot { .. } | Fault::ReadErrors { .. } | Fault::RotAnyway { .. } | Fault::ReadErrorAnyway { .. } | Fault::RotWhole { .. })
+        use Fault::{ReadErrorAnyway, ReadErrors, Rot, RotAnyway, RotWhole};
+        matches!(self, Rot { .. } | ReadErrors { .. } | RotAnyway { .. } | ReadErrorAnyway { .. } | RotWhole { .. })
     }
 
     /// Its kind, for counting.
@@ -240,7 +241,7 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
             5 => Fault::Pause { host: any },
             6 => Fault::SlowNet { factor: rng.random_range(2..200) },
             7 => Fault::SlowDisk { host, factor: rng.random_range(2..300) },
-            8 => Fault::DiskError { host, io: [MemIo::Write(0), MemIo::DevFlush, MemIo::KvFlush, MemIo::KvRead][rng.random_range(0..if host < plan.osds { 4 } else { 3 })] },
+            8 => Fault::DiskError { host, io: io_to_fail(rng, host < plan.osds) },
             9 => Fault::Clock { host, by_s: clock_jump(rng) },
             10 => Fault::Operator { command: operator(rng, osd) },
             13 if plan.two_networks => Fault::NetworkLost { osd, way: Way::BOTH[rng.random_range(0..2)] },
@@ -271,6 +272,12 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
 fn room(rng: &mut ChaCha8Rng, daemons: usize) -> Fault {
     let late = if rng.random() { some(rng, daemons) } else { Vec::new() };
     Fault::Room { late, by: rng.random_range(10 * SECOND..60 * SECOND) }
+}
+
+/// What monitors read of their database is not made to fail.
+fn io_to_fail(rng: &mut ChaCha8Rng, osd: bool) -> MemIo {
+    let kinds = [MemIo::Write(0), MemIo::DevFlush, MemIo::KvFlush, MemIo::KvRead];
+    kinds[rng.random_range(0..if osd { 4 } else { 3 })]
 }
 
 /// Mostly an hour or less; else years, or to 1970.
