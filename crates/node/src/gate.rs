@@ -7,6 +7,7 @@
 use auth::cephx::{RotatingSecrets, ServiceAuth, ServiceReply};
 use msgr::{ConnId, Endpoint, Event};
 use rand_chacha::ChaCha8Rng;
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use types::{EntityKind, EntityName, Errno};
 
@@ -37,12 +38,14 @@ pub struct Gate {
     rng: ChaCha8Rng,
     arriving: BTreeMap<ConnId, ServiceAuth>,
     visitors: BTreeMap<ConnId, Visitor>,
+    /// Somebody came with a ticket under a secret newer than ours.
+    lacks_secret: bool,
 }
 
 impl Gate {
     /// The gate of a daemon of kind `service`.
     pub fn new(service: EntityKind, rng: ChaCha8Rng) -> Self {
-        Gate { service, rng, arriving: BTreeMap::new(), visitors: BTreeMap::new() }
+        Gate { service, rng, arriving: BTreeMap::new(), visitors: BTreeMap::new(), lacks_secret: false }
     }
 
     /// Who is at the other end of an accepted session.
@@ -76,6 +79,11 @@ impl Gate {
         }
     }
 
+    /// True, once, after somebody came with a ticket that only newer secrets than ours can open.
+    pub fn wants_secrets(&mut self) -> bool {
+        std::mem::take(&mut self.lacks_secret)
+    }
+
     /// Drops what is known of a session that its owner closed.
     pub fn forget(&mut self, conn: ConnId) {
         self.arriving.remove(&conn);
@@ -95,7 +103,12 @@ impl Gate {
         };
         let service = self.service;
         let auth = self.arriving.entry(conn).or_insert_with(|| ServiceAuth::new(service));
-        match auth.handle(payload, mode, |id| secrets.get(id).cloned(), &mut self.rng) {
+        let newer = Cell::new(false);
+        let secret = |id| {
+            newer.set(id > secrets.newest);
+            secrets.get(id).cloned()
+        };
+        match auth.handle(payload, mode, secret, &mut self.rng) {
             ServiceReply::More(payload) => endpoint.auth_reply_more(conn, payload),
             // What kind somebody says to be decides which sessions he may take over: an OSD's he must not with a client's ticket.
             ServiceReply::Done(session) if says == EntityKind::OSD && session.name.kind != EntityKind::OSD => {
@@ -108,6 +121,12 @@ impl Gate {
                 let visitor = Visitor { name: session.name, global_id: session.global_id, caps: session.caps };
                 self.visitors.insert(conn, visitor);
                 endpoint.auth_server_done(conn, session.global_id, mode, session.payload, session.session_key, session.connection_secret);
+            }
+            ServiceReply::Bad(_) if newer.get() => {
+                // A monitor whose clock jumped, or an operator, has replaced the secrets: it is we who are behind.
+                self.arriving.remove(&conn);
+                self.lacks_secret = true;
+                endpoint.close(conn);
             }
             ServiceReply::Bad(errno) => {
                 self.arriving.remove(&conn);

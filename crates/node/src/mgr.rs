@@ -126,7 +126,11 @@ impl MgrNode {
 
     fn on_event(&mut self, now: Now, event: Event) {
         let Some(event) = self.mon.handle_event(now, &mut self.endpoint, event) else { return };
-        match self.gate.handle(&mut self.endpoint, self.mon.secrets(), event) {
+        let event = self.gate.handle(&mut self.endpoint, self.mon.secrets(), event);
+        if self.gate.wants_secrets() {
+            self.mon.refresh_secrets(now, &mut self.endpoint);
+        }
+        match event {
             Some(Event::Message { conn, msg }) => self.on_message(now, conn, msg),
             Some(Event::Reset { conn, .. }) => {
                 self.osds.retain(|_, c| *c != conn);

@@ -182,6 +182,10 @@ impl<W: World, K: Kv> Node<W> for MonNode<K> {
 
     fn settle(&mut self, world: &mut W) {
         self.pump(world.now());
+        if self.stopped.is_some_and(|code| code != 0) {
+            // The database failed, perhaps in the middle of this turn: nobody is to rely on what was said since.
+            return;
+        }
         network_actions(&mut self.endpoint, world);
         world.wake_at(self.mon.next_timeout());
         if let Some(at) = self.links.next_timeout() {

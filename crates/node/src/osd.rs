@@ -157,7 +157,11 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
 
     fn on_event(&mut self, now: Now, event: Event) {
         let Some(event) = self.mon.handle_event(now, &mut self.endpoint, event) else { return };
-        let Some(event) = self.gate.handle(&mut self.endpoint, self.mon.secrets(), event) else { return };
+        let event = self.gate.handle(&mut self.endpoint, self.mon.secrets(), event);
+        if self.gate.wants_secrets() {
+            self.mon.refresh_secrets(now, &mut self.endpoint);
+        }
+        let Some(event) = event else { return };
         match event {
             Event::Ready { conn, peer } => self.on_ready(conn, peer),
             Event::Message { conn, msg } => self.on_message(now, conn, msg),
@@ -288,7 +292,12 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
     fn on_effect<W: World>(&mut self, world: &mut W, effect: Effect) {
         let now = world.now();
         match effect {
-            Effect::Send { to, tid, msg } => self.send(now, to, tid, &msg),
+            Effect::Send { to, tid, msg } => {
+                if let Message::MLog(log) = &msg {
+                    log.entries.iter().for_each(|entry| world.hear(entry));
+                }
+                self.send(now, to, tid, &msg);
+            }
             Effect::WantMaps { from } => {
                 // The subscription goes on for good; the monitor client remembers how far it has come.
                 if !std::mem::replace(&mut self.subscribed, true) {
@@ -507,6 +516,10 @@ impl<W: World, D: BlockDev, K: Kv> Node<W> for OsdNode<D, K> {
             self.pump(world);
             let Some(event) = self.store.poll_event() else { break };
             self.osd.handle_store(world.now(), &mut self.store, event, &mut self.effects);
+        }
+        if self.stopped.is_some_and(|code| code != 0) {
+            // The store failed, perhaps in the middle of this turn: what was said since may rest on what could not be read.
+            return;
         }
         if !self.held_up.is_empty() && self.osd.wants_requests() {
             std::mem::take(&mut self.held_up).into_iter().for_each(|sock| world.listen(sock, true));

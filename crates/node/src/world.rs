@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use msgr::SockId;
 use std::net::SocketAddr;
+use types::msg::LogEntry;
 use types::{Errno, Mono, Now};
 
 /// The outside of one daemon. Calls never block and never call back; answers arrive as `Input`.
@@ -25,6 +26,8 @@ pub trait World {
     fn wake_at(&mut self, at: Mono);
     /// Answers an admin-socket request.
     fn admin_reply(&mut self, id: u64, reply: Bytes);
+    /// Hears what a daemon tells the cluster log, which may never get there.
+    fn hear(&mut self, _entry: &LogEntry) {}
 }
 
 /// What the world tells a node.

@@ -94,6 +94,7 @@ impl Visit {
             } else if let Some(action) = self.osd.poll_action() {
                 match action {
                     Action::Transmit { bufs, .. } => pipes[1].extend(bufs),
+                    Action::Close { .. } => return (refused, heard),
                     other => panic!("{other:?}"),
                 }
             } else if let Some(event) = self.visitor.poll_event() {
@@ -131,6 +132,19 @@ fn a_clients_ticket_is_not_good_for_an_osd() {
     let (refused, heard) = Visit::new("client.admin", EntityKind::OSD, 1).run();
     assert_eq!(refused, Some(Errno::EACCES.wire()));
     assert!(!heard.iter().any(|e| matches!(e, Event::Ready { .. })), "{heard:?}");
+}
+
+/// Who is refused takes his ticket for bad; the secrets that open it are on their way.
+#[test]
+fn a_ticket_under_a_newer_secret_is_not_refused_and_the_secret_is_wanted() {
+    for (newer, wanted) in [(true, true), (false, false)] {
+        let mut visit = Visit::new("client.admin", EntityKind::CLIENT, -1);
+        visit.secrets.secrets = std::mem::take(&mut visit.secrets.secrets).into_iter().map(|(id, key)| (id + 10, key)).collect();
+        visit.secrets.newest = if newer { 0 } else { visit.secrets.newest + 10 };
+        let (refused, heard) = visit.run();
+        assert_eq!((refused.is_some(), visit.gate.wants_secrets(), visit.gate.wants_secrets()), (!wanted, wanted, false));
+        assert!(!heard.iter().any(|e| matches!(e, Event::Ready { .. })), "{heard:?}");
+    }
 }
 
 #[test]

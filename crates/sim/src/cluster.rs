@@ -57,6 +57,8 @@ pub struct Plan {
     pub two_networks: bool,
     /// `osd_max_backfills`.
     pub max_backfills: u32,
+    /// `osd_client_message_cap`: requests of clients that an OSD may have under way.
+    pub client_messages: u32,
     /// Of each OSD.
     pub disk_bytes: u64,
     /// From where on OSDs are full, in thousandths: every ratio there is, at first.
@@ -80,6 +82,7 @@ impl Default for Plan {
             scan_min: 64,
             two_networks: false,
             max_backfills: 1,
+            client_messages: 256,
             disk_bytes: DISK_BYTES,
             full_per_mille: 970,
         }
@@ -445,6 +448,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
     let (own, mon_addrs) = (ids.clone(), mon_addrs.to_vec());
     let (log_entries_max, tracked) = (plan.log_entries_max, plan.log_dups_tracked.to_string());
     let (recovery_max, max_backfills) = (plan.recovery_max.to_string(), plan.max_backfills.to_string());
+    let client_messages = plan.client_messages.to_string();
     let (scrub_s, two_networks) = (plan.scrub_s, plan.two_networks);
     let (scan_min, scan_max) = (plan.scan_min.to_string(), (plan.scan_min * 8).to_string());
     let whoami = n as i32;
@@ -462,6 +466,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
         }
         options.set("osd_recovery_max_active", Source::File, &recovery_max).expect("a number");
         options.set("osd_max_backfills", Source::File, &max_backfills).expect("a number");
+        options.set("osd_client_message_cap", Source::File, &client_messages).expect("a number");
         let scrubs = [("min_interval", scrub_s.to_string()), ("auto_repair", "true".into()), ("auto_repair_num_errors", "100000".into())];
         for (name, value) in scrubs.iter().filter(|_| scrub_s > 0) {
             options.set(&format!("osd_scrub_{name}"), Source::File, value).expect("a value that fits");

@@ -29,7 +29,7 @@ impl DiskModel {
         }
         match io {
             MemIo::Read(_) | MemIo::Write(_) => rng.random_range(self.io_ns.clone()),
-            MemIo::DevFlush | MemIo::KvFlush => rng.random_range(self.flush_ns.clone()),
+            MemIo::DevFlush | MemIo::KvFlush | MemIo::KvRead => rng.random_range(self.flush_ns.clone()),
         }
     }
 }

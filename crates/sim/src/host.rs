@@ -52,10 +52,19 @@ pub(crate) struct Host {
 
 /// Simulated time 0 on wall clocks.
 const WALL_START_S: u64 = 1_763_000_000;
+/// The last second that they can show, but for a month that a run may take.
+const WALL_END_S: u64 = u32::MAX as u64 - 30 * 86_400;
 
 impl Host {
     pub fn cluster_addr(&self) -> SocketAddr {
         SocketAddr::new(self.addr.ip(), self.addr.port() + 1)
+    }
+
+    /// Its wall clock jumps; before 1970 and after 2106 there is nothing to jump to.
+    pub fn set_clock(&mut self, ns: u64, by_s: i64) {
+        let true_ns = (WALL_START_S * 1_000_000_000 + ns) as i64;
+        let skew = self.wall_skew.saturating_add(by_s.saturating_mul(1_000_000_000));
+        self.wall_skew = skew.clamp(-true_ns, WALL_END_S as i64 * 1_000_000_000 - true_ns);
     }
 
     pub fn now(&self, ns: u64) -> Now {

@@ -32,7 +32,7 @@ pub use net::NetModel;
 pub use program::{Clock, Program};
 pub use scenario::{Fault, Planned, Scenario};
 pub use shrink::{Less, shrink};
-pub use sim::{Sim, Tunables};
+pub use sim::{Complaint, Sim, Tunables};
 pub use trial::{Outcome, Trial};
 pub use workload::{Workload, read_everything};
 pub use world::SimWorld;

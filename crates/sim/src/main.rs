@@ -2,7 +2,7 @@
 //!
 //! Environment: `SEED=n` replays one, prints faults, what clients do and what becomes of PGs, and shrinks it if it fails; `LESS=...` as
 //! that prints replays the shrunk one. `MINUTES=n` (10) runs new seeds from `FIRST` on (the time, unless given) on `JOBS` cores;
-//! `SEEDS=n` runs so many, `STOP=1` none after one that fails, `BEYOND=1` of
+//! `SEEDS=n` runs so many, with both set as many at least and as long at least; `STOP=1` runs none after one that fails, `BEYOND=1` of
 //! them those beyond redundancy only. `CHECKER` is the program of tests/linearizability. `SIM_LOG` filters what daemons log in a replay.
 
 use sim::{Less, Outcome, Scenario, Trial, shrink};
@@ -165,11 +165,9 @@ impl Total {
 fn run_many() -> ExitCode {
     let begin = Instant::now();
     let first: u64 = env("FIRST").unwrap_or_else(|| std::time::SystemTime::UNIX_EPOCH.elapsed().map_or(0, |d| d.as_secs() << 8));
-    let count = env("SEEDS").unwrap_or(u64::MAX);
-    let until = match count {
-        u64::MAX => begin + Duration::from_secs_f64(60.0 * env("MINUTES").unwrap_or(10.0)),
-        _ => begin + Duration::from_secs(86_400 * 365),
-    };
+    let count: Option<u64> = env("SEEDS");
+    let minutes = env("MINUTES").unwrap_or(if count.is_some() { 0.0 } else { 10.0 });
+    let (count, until) = (count.unwrap_or(0), begin + Duration::from_secs_f64(60.0 * minutes));
     let jobs = env("JOBS").unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     if env::<String>("CHECKER").is_none() {
         println!("CHECKER is not set: histories of racing operations are not checked");
@@ -182,7 +180,7 @@ fn run_many() -> ExitCode {
         for _ in 0..jobs {
             scope.spawn(|| loop {
                 let n = next.fetch_add(1, Ordering::Relaxed);
-                if n >= count || Instant::now() >= until || stop && failed.load(Ordering::Relaxed) {
+                if n >= count && Instant::now() >= until || stop && failed.load(Ordering::Relaxed) {
                     return;
                 }
                 let scenario = Scenario::of_seed(first + n);

@@ -12,6 +12,8 @@ use store::mem::MemIo;
 
 const MS: u64 = 1_000_000;
 const SECOND: u64 = 1_000 * MS;
+const HOUR_S: i64 = 3600;
+const YEAR_S: i64 = 365 * 86_400;
 /// PGs are split until there are so many.
 const PGS_MAX: u32 = 24;
 
@@ -38,7 +40,7 @@ pub enum Fault {
     /// Every packet takes so many times as long.
     SlowNet { factor: u64 },
     SlowDisk { host: usize, factor: u64 },
-    /// The next write or flush fails.
+    /// The next write, flush or read of the database fails.
     DiskError { host: usize, io: MemIo },
     /// A wall clock is set.
     Clock { host: usize, by_s: i64 },
@@ -69,6 +71,12 @@ pub enum Fault {
 }
 
 impl Fault {
+    /// True if what is stored may become wrong, or unreadable: scrubs may find something.
+    pub fn damages(&self) -> bool {
+        use Fault::{ReadErrorAnyway, ReadErrors, Rot, RotAnyway, RotWhole};
+        matches!(self, Rot { .. } | ReadErrors { .. } | RotAnyway { .. } | ReadErrorAnyway { .. } | RotWhole { .. })
+    }
+
     /// Its kind, for counting.
     pub fn kind(&self) -> &'static str {
         match self {
@@ -85,7 +93,9 @@ impl Fault {
             Fault::Pause { .. } => "pause",
             Fault::SlowNet { .. } => "slow network",
             Fault::SlowDisk { .. } => "slow disk",
+            Fault::DiskError { io: MemIo::KvRead, .. } => "database read error",
             Fault::DiskError { .. } => "write or flush error",
+            Fault::Clock { by_s, .. } if by_s.abs() > HOUR_S => "clock jump by years",
             Fault::Clock { .. } => "clock jump",
             Fault::Operator { .. } => "out, in, reweight",
             Fault::PgNum { .. } => "PGs split or merged",
@@ -189,6 +199,7 @@ fn plan(rng: &mut ChaCha8Rng, fills: bool) -> Plan {
         map_epochs: [500, 3][rng.random_range(0..2)],
         recovery_max: [1, 0][rng.random_range(0..2)],
         max_backfills: [1, 3][rng.random_range(0..2)],
+        client_messages: [256, 1, 3][rng.random_range(0..3)],
         scrub_s,
         scan_min: [1, 2, 64][rng.random_range(0..3)],
         two_networks: rng.random(),
@@ -231,8 +242,8 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
             5 => Fault::Pause { host: any },
             6 => Fault::SlowNet { factor: rng.random_range(2..200) },
             7 => Fault::SlowDisk { host, factor: rng.random_range(2..300) },
-            8 => Fault::DiskError { host, io: [MemIo::Write(0), MemIo::DevFlush, MemIo::KvFlush][rng.random_range(0..3)] },
-            9 => Fault::Clock { host, by_s: rng.random_range(-3600..3600) },
+            8 => Fault::DiskError { host, io: io_to_fail(rng, host < plan.osds) },
+            9 => Fault::Clock { host, by_s: clock_jump(rng) },
             10 => Fault::Operator { command: operator(rng, osd) },
             13 if plan.two_networks => Fault::NetworkLost { osd, way: Way::BOTH[rng.random_range(0..2)] },
             11 | 13 => Fault::CutOff { osd, client: rng.random_range(daemons..everyone) },
@@ -262,6 +273,21 @@ fn faults(rng: &mut ChaCha8Rng, plan: &Plan, clients: usize, beyond: bool) -> Ve
 fn room(rng: &mut ChaCha8Rng, daemons: usize) -> Fault {
     let late = if rng.random() { some(rng, daemons) } else { Vec::new() };
     Fault::Room { late, by: rng.random_range(10 * SECOND..60 * SECOND) }
+}
+
+/// What monitors read of their database is not made to fail.
+fn io_to_fail(rng: &mut ChaCha8Rng, osd: bool) -> MemIo {
+    let kinds = [MemIo::Write(0), MemIo::DevFlush, MemIo::KvFlush, MemIo::KvRead];
+    kinds[rng.random_range(0..if osd { 4 } else { 3 })]
+}
+
+/// Mostly an hour or less; else years, or to 1970.
+fn clock_jump(rng: &mut ChaCha8Rng) -> i64 {
+    match rng.random_range(0..8) {
+        0 => -60 * YEAR_S,
+        1 => rng.random_range(-20 * YEAR_S..20 * YEAR_S),
+        _ => rng.random_range(-HOUR_S..HOUR_S),
+    }
 }
 
 fn replace_disks(rng: &mut ChaCha8Rng, plan: &Plan) -> Fault {

@@ -58,6 +58,15 @@ pub struct Sim {
     hosts: Vec<Host>,
     net: Net,
     admin_replies: Vec<(HostId, u64, Bytes)>,
+    complaints: Vec<Complaint>,
+}
+
+/// An error that a daemon told the cluster log, and when.
+#[derive(Debug, Clone)]
+pub struct Complaint {
+    pub ns: u64,
+    pub of: HostId,
+    pub what: String,
 }
 
 impl Sim {
@@ -74,6 +83,7 @@ impl Sim {
             hosts: Vec::new(),
             net: Net::default(),
             admin_replies: Vec::new(),
+            complaints: Vec::new(),
         }
     }
 
@@ -224,10 +234,11 @@ impl Sim {
         host.busy_until = host.busy_until.max(ns);
     }
 
-    /// A process's wall clock is set, by so many seconds; its monotonic clock goes on.
+    /// A process's wall clock is set, by so many seconds, to 1970 at the earliest; its monotonic clock goes on.
     pub fn set_clock(&mut self, id: HostId, by_s: i64) {
         self.log.event(self.ns, format_args!("the clock of {} jumps by {by_s} s", self.hosts[id.0].name), &[]);
-        self.hosts[id.0].wall_skew += by_s * 1_000_000_000;
+        let ns = self.ns;
+        self.hosts[id.0].set_clock(ns, by_s);
     }
 
     /// From now on I/O on a process's disk takes so many times as long.
@@ -239,7 +250,8 @@ impl Sim {
     /// The next I/O of that kind on a process's disk fails (EIO).
     pub fn fail_io(&mut self, id: HostId, io: MemIo) {
         self.log.event(self.ns, format_args!("the disk of {} will fail: {io:?}", self.hosts[id.0].name), &[]);
-        self.hosts[id.0].disk.medium.fail_next(io, Errno::EIO);
+        let seed = self.rng.random();
+        self.hosts[id.0].disk.medium.fail_next(io, Errno::EIO, seed);
     }
 
     pub fn name(&self, id: HostId) -> &str {
@@ -265,6 +277,11 @@ impl Sim {
     /// What admin sockets have answered since the last call.
     pub fn admin_replies(&mut self) -> Vec<(HostId, u64, Bytes)> {
         std::mem::take(&mut self.admin_replies)
+    }
+
+    /// Errors that daemons have told the cluster log so far. Of what a daemon says when its store fails nothing is here.
+    pub fn complaints(&self) -> &[Complaint] {
+        &self.complaints
     }
 
     /// Wakes a process, as if the time it asked for had come.
@@ -359,12 +376,29 @@ impl Sim {
         if node.stopped().is_some() {
             self.log.event(ns, format_args!("{} has stopped", host.name), &[]);
             host.disk.crash(&mut self.rng);
-            return self.cut_all(id);
+            return self.last_words(id);
         }
         host.node = Some(node);
         let effects = std::mem::take(&mut host.world.effects);
         effects.into_iter().for_each(|effect| self.carry_out(id, effect));
         self.start_io(id);
+    }
+
+    /// A process has ended by itself: the system sends what it said before that, or not, and closes its connections.
+    fn last_words(&mut self, id: HostId) {
+        let host = &mut self.hosts[id.0];
+        let (life, effects) = (host.life, std::mem::take(&mut host.world.effects));
+        if self.rng.random() {
+            return self.cut_all(id);
+        }
+        for effect in effects.into_iter().filter(|e| matches!(e, Effect::Transmit { .. } | Effect::Close { .. })) {
+            self.carry_out(id, effect);
+        }
+        let ends: Vec<End> = self.net.by_end.keys().filter(|e| e.host == id && e.life == life).copied().collect();
+        for end in ends {
+            self.send(end, Packet::End);
+            self.net.by_end.remove(&end);
+        }
     }
 
     fn start_io(&mut self, id: HostId) {
@@ -419,6 +453,7 @@ impl Sim {
                 }
             }
             Effect::AdminReply { id: request, reply } => self.admin_replies.push((id, request, reply)),
+            Effect::Complain { what } => self.complaints.push(Complaint { ns, of: id, what }),
         }
     }
 

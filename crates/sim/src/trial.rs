@@ -20,6 +20,8 @@ const SECOND: u64 = 1_000_000_000;
 const LIST: u64 = 2;
 const MARK: u64 = 3;
 const STEP_NS: u64 = 50_000;
+/// Lines of what OSDs found wrong that are told.
+const COMPLAINTS_TOLD: usize = 10;
 
 /// How a run ended.
 #[derive(Debug, Default, Clone)]
@@ -67,6 +69,8 @@ pub struct Trial {
     mons: usize,
     tell: bool,
     blocked: u64,
+    /// What was stored may be wrong by our doing from here on.
+    damaged_at: Option<u64>,
 }
 
 impl Trial {
@@ -89,6 +93,7 @@ impl Trial {
             kinds: BTreeMap::new(),
             meddled: false,
             blocked: 0,
+            damaged_at: None,
             scenario,
             cluster,
             tell,
@@ -109,7 +114,10 @@ impl Trial {
             self.end_all();
             match self.scenario.beyond {
                 false => self.look(clients),
-                true => self.look_beyond(),
+                true => {
+                    self.look_beyond();
+                    self.look_for_complaints();
+                }
             }
         } else {
             self.fault("the cluster does not come up");
@@ -174,6 +182,9 @@ impl Trial {
             }
             self.say(|| format!("{n}: {:?} for {:.3} s", planned.fault, Duration::from_nanos(planned.lasts).as_secs_f64()));
             *self.kinds.entry(planned.fault.kind()).or_default() += 1;
+            if planned.fault.damages() {
+                self.damaged_at.get_or_insert(self.cluster.sim.now_ns());
+            }
             if self.begin(&planned) {
                 self.ends.insert((self.cluster.sim.now_ns() + planned.lasts, n), planned.fault);
             }
@@ -504,6 +515,18 @@ impl Trial {
 
     // --- checks
 
+    /// As long as we have not damaged what is stored, nobody may find it damaged: what a scrub or a read repairs is equal when copies
+    /// are compared, but it was our mistake.
+    fn look_for_complaints(&mut self) {
+        let until = self.damaged_at.unwrap_or(u64::MAX);
+        let sim = &self.cluster.sim;
+        let early = sim.complaints().iter().filter(|c| c.ns < until);
+        let said: Vec<String> = early.map(|c| format!("{} at {:.3} s: {}", sim.name(c.of), Duration::from_nanos(c.ns).as_secs_f64(), c.what)).collect();
+        for what in said.iter().take(COMPLAINTS_TOLD) {
+            self.fault(&format!("nothing was damaged, but {what}"));
+        }
+    }
+
     /// Everything that redundancy promises.
     fn look(&mut self, clients: usize) {
         self.say(|| "everything is over; what follows are checks".into());
@@ -534,6 +557,7 @@ impl Trial {
         let acting = checks::acting(&mut self.cluster);
         checks::check_stores(&mut self.cluster);
         checks::compare_copies(&mut self.cluster, &acting);
+        self.look_for_complaints();
         if self.cluster.model.borrow().faults.is_empty() {
             checks::rot_one_disk(&mut self.cluster, clients + 1, &plan);
         }

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use msgr::SockId;
 use node::World;
 use std::net::SocketAddr;
+use types::msg::{LogEntry, LogPrio};
 use types::{Mono, Now};
 
 /// What a process asked of the world.
@@ -15,6 +16,8 @@ pub(crate) enum Effect {
     Listen { sock: SockId, on: bool },
     Wake { at: Mono },
     AdminReply { id: u64, reply: Bytes },
+    /// An error for the cluster log.
+    Complain { what: String },
 }
 
 /// The world of one process.
@@ -47,6 +50,12 @@ impl World for SimWorld {
 
     fn wake_at(&mut self, at: Mono) {
         self.effects.push(Effect::Wake { at });
+    }
+
+    fn hear(&mut self, entry: &LogEntry) {
+        if entry.prio == LogPrio::ERROR {
+            self.effects.push(Effect::Complain { what: entry.msg.clone() });
+        }
     }
 
     fn admin_reply(&mut self, id: u64, reply: Bytes) {

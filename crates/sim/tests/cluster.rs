@@ -324,6 +324,23 @@ fn a_calm_cluster_serves_what_it_was_given() {
     }
 }
 
+/// What a scenario that damages nothing relies on: nobody complains before, and whoever finds damage does.
+#[test]
+fn what_scrubs_find_and_repair_is_heard() {
+    let plan = Plan { scrub_s: 30, ..Plan::default() };
+    let mut cluster = Cluster::new(3, Tunables::default(), &plan);
+    assert!(cluster.run_until_finished(1, Duration::from_secs(120)));
+    cluster.add_workload("writer", Workload { tasks: 3, ops_per_task: 50, ..work(0) });
+    assert!(cluster.run_until_finished(4, Duration::from_secs(300)));
+    wait_for_clean(&mut cluster);
+    wait_for_scrubs(&mut cluster, &plan);
+    assert!(cluster.sim.complaints().is_empty(), "{:?}", cluster.sim.complaints());
+    rot_whole(&mut cluster, HostId(1));
+    wait_for_scrubs(&mut cluster, &plan);
+    assert!(cluster.sim.complaints().iter().any(|c| c.what.contains("cannot be read")), "{:?}", cluster.sim.complaints());
+    assert_eq!(cluster.model.borrow().faults, [""; 0]);
+}
+
 #[test]
 fn clients_do_not_wait_for_a_recovery_of_many_objects() {
     for seed in seeds(6) {

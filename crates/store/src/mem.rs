@@ -5,7 +5,7 @@
 
 use crate::{BlockDev, IoId, Kv, KvBatch, KvError, KvOp};
 use bytes::Bytes;
-use rand::Rng;
+use rand::{Rng, SeedableRng};
 use rand::seq::SliceRandom;
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +25,8 @@ pub enum MemIo {
     Write(usize),
     DevFlush,
     KvFlush,
+    /// Of the database; never in flight, for it is answered at once.
+    KvRead,
 }
 
 /// The medium: one disk and one database that lose power together. Clones are handles to the same.
@@ -56,7 +58,9 @@ struct Inner {
     /// Batches and writes that the crash must keep, counted over all time.
     kv_dropped: usize,
     dev_dropped: usize,
-    fail: Option<(MemIo, Errno)>,
+    /// A flush of the database has failed: its log has a hole, and what was applied since is behind that.
+    kv_lost: bool,
+    fail: Option<(MemIo, Errno, u64)>,
 }
 
 enum Pending {
@@ -91,15 +95,17 @@ impl MemDisk {
         let inner = &mut *self.lock();
         let at = inner.pending.iter().position(|(i, _)| *i == id).expect("an I/O that is pending");
         let (_, io) = inner.pending.remove(at);
-        if let Some((_, errno)) = inner.fail.take_if(|(kind, _)| kind.same(io.kind())) {
+        if let Some((_, errno, seed)) = inner.fail.take_if(|(kind, ..)| kind.same(io.kind())) {
+            inner.spoil(io, &mut ChaCha8Rng::seed_from_u64(seed));
             return Err(errno);
         }
         inner.perform(io)
     }
 
-    /// The next I/O of this kind to complete (lengths do not matter) fails.
-    pub fn fail_next(&self, kind: MemIo, errno: Errno) {
-        self.lock().fail = Some((kind, errno));
+    /// The next I/O of this kind to complete (lengths do not matter) fails. What it leaves behind is drawn: of a write some sectors, of a
+    /// flush some of what it should have made durable; no later flush makes up for that.
+    pub fn fail_next(&self, kind: MemIo, errno: Errno, seed: u64) {
+        self.lock().fail = Some((kind, errno, seed));
     }
 
     /// Power goes and comes back. Of what no flush has promised, disk sectors are kept or lost, in any order; batches
@@ -121,11 +127,11 @@ impl MemDisk {
         inner.pages = inner.durable.clone();
         let tail = std::mem::take(&mut inner.kv_tail);
         let kept = rng.random_range(0..=tail.len());
-        for batch in tail.into_iter().take(kept) {
+        for batch in tail.into_iter().take(kept).filter(|_| !inner.kv_lost) {
             apply(&mut inner.kv_durable, batch);
         }
         inner.kv = inner.kv_durable.clone();
-        (inner.kv_dropped, inner.dev_dropped, inner.fail) = (0, 0, None);
+        (inner.kv_dropped, inner.dev_dropped, inner.kv_lost, inner.fail) = (0, 0, false, None);
     }
 
     /// Another medium, with what is left of this one if power goes now and nothing is kept that no flush has promised.
@@ -211,6 +217,15 @@ impl MemDisk {
         }
     }
 
+    /// For a read of the database, which may fail.
+    fn readable(&self) -> Result<MutexGuard<'_, Inner>, KvError> {
+        let mut inner = self.lock();
+        match inner.fail.take_if(|(kind, ..)| *kind == MemIo::KvRead) {
+            None => Ok(inner),
+            Some((_, errno, _)) => Err(KvError { what: "read", detail: "as the test wants it".into(), errno }),
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().expect("no holder has panicked")
     }
@@ -256,13 +271,50 @@ impl Inner {
             }
             Pending::KvFlush(upto) => {
                 let n = upto.saturating_sub(self.kv_dropped);
-                for batch in self.kv_tail.drain(..n) {
+                for batch in self.kv_tail.drain(..n).filter(|_| !self.kv_lost) {
                     apply(&mut self.kv_durable, batch);
                 }
                 self.kv_dropped += n;
             }
         }
         Ok(Bytes::new())
+    }
+
+    /// An I/O fails. Linux takes pages for clean whose flush has failed: they are what they were, or what was written, until they are read
+    /// from the disk again, and no flush finds them any more.
+    fn spoil(&mut self, io: Pending, rng: &mut ChaCha8Rng) {
+        match io {
+            Pending::Read { .. } => {}
+            Pending::Write { off, data } => {
+                tear(&mut self.pages, off, &data, rng);
+                let torn = read(&self.pages, off, data.len());
+                self.unflushed.push((off, torn));
+            }
+            Pending::DevFlush(upto) => {
+                let n = upto.saturating_sub(self.dev_dropped);
+                let (kept, evicted) = (rng.random_range(0..=10), rng.random_ratio(1, 2));
+                for (off, data) in self.unflushed.drain(..n) {
+                    if rng.random_ratio(kept, 10) {
+                        tear(&mut self.durable, off, &data, rng);
+                    }
+                    if evicted {
+                        write(&mut self.pages, off, &read(&self.durable, off, data.len()));
+                    }
+                }
+                // What was written since is where readers look for it.
+                self.unflushed.iter().for_each(|(off, data)| write(&mut self.pages, *off, data));
+                self.dev_dropped += n;
+            }
+            Pending::KvFlush(upto) => {
+                let n = upto.saturating_sub(self.kv_dropped);
+                let kept = rng.random_range(0..=n);
+                for batch in self.kv_tail.drain(..n).take(kept).filter(|_| !self.kv_lost) {
+                    apply(&mut self.kv_durable, batch);
+                }
+                self.kv_dropped += n;
+                self.kv_lost = true;
+            }
+        }
     }
 
     /// By offset, every sector that a crash may leave with one content or another; what is durable comes first.
@@ -388,13 +440,13 @@ impl BlockDev for MemDev {
 
 impl Kv for MemKv {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes>, KvError> {
-        Ok(self.0.lock().kv.get(key).cloned())
+        Ok(self.0.readable()?.kv.get(key).cloned())
     }
     fn scan(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Bytes)>, KvError> {
-        Ok(scan(&self.0.lock().kv, from, to).map_or_else(Vec::new, |r| r.take(limit).collect()))
+        Ok(scan(&self.0.readable()?.kv, from, to).map_or_else(Vec::new, |r| r.take(limit).collect()))
     }
     fn scan_reverse(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize) -> Result<Vec<(Bytes, Bytes)>, KvError> {
-        Ok(scan(&self.0.lock().kv, from, to).map_or_else(Vec::new, |r| r.rev().take(limit).collect()))
+        Ok(scan(&self.0.readable()?.kv, from, to).map_or_else(Vec::new, |r| r.rev().take(limit).collect()))
     }
     fn apply(&mut self, batch: KvBatch) -> Result<(), KvError> {
         let inner = &mut *self.0.lock();
@@ -411,6 +463,9 @@ impl Kv for MemKv {
         let inner = &mut *self.0.lock();
         for batch in std::mem::take(&mut inner.kv_tail) {
             inner.kv_dropped += 1;
+            if inner.kv_lost {
+                continue;
+            }
             apply(&mut inner.kv_durable, batch);
         }
         Ok(())

@@ -112,6 +112,8 @@ pub struct MonClient {
     secrets: Option<RotatingSecrets>,
     /// When to ask for secrets again.
     secrets_at: Option<Mono>,
+    /// When they were asked for last.
+    secrets_asked: Mono,
     /// When to look for tickets to renew.
     renew_at: Option<Mono>,
     events: VecDeque<MonClientEvent>,
@@ -136,6 +138,7 @@ impl MonClient {
             dials: Dials::default(),
             secrets: None,
             secrets_at: None,
+            secrets_asked: Mono(0),
             renew_at: None,
             events: VecDeque::new(),
         }
@@ -281,9 +284,11 @@ impl MonClient {
         self.secrets.as_ref()
     }
 
-    /// Asks for the rotating secrets now: an authorizer named one we do not have.
+    /// Asks for the rotating secrets now, unless that was a moment ago: an authorizer named one we do not have.
     pub fn refresh_secrets(&mut self, now: Now, ep: &mut Endpoint) {
-        self.ask_for_secrets(now, ep);
+        if now.mono >= self.secrets_asked + session::SECRETS_RETRY {
+            self.ask_for_secrets(now, ep);
+        }
     }
 
     fn send_if_open(&mut self, now: Now, ep: &mut Endpoint, msg: RawMessage) {

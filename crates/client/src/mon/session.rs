@@ -19,7 +19,7 @@ use types::{AddrVec, EntityKind, Epoch, Errno, Mono, Now, features};
 const AUTH_RETRY: Duration = Duration::from_secs(10);
 /// Secrets are fetched at least this often.
 const SECRETS_EVERY: Duration = Duration::from_secs(900);
-const SECRETS_RETRY: Duration = Duration::from_secs(1);
+pub(super) const SECRETS_RETRY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -214,6 +214,7 @@ impl MonClient {
     pub(super) fn ask_for_secrets(&mut self, now: Now, ep: &mut Endpoint) {
         self.secrets_at = None;
         if self.session.ready().is_some() {
+            self.secrets_asked = now.mono;
             let payload = self.cephx.rotating_request();
             self.send_auth(now, ep, payload);
             self.secrets_at = Some(now.mono + AUTH_RETRY);
@@ -282,6 +283,10 @@ impl MonClient {
     fn take_auth_reply(&mut self, now: Now, ep: &mut Endpoint, m: &MAuthReply) {
         if m.result < 0 {
             tracing::warn!("the monitor refused to renew: {}", Errno(m.result.saturating_neg()));
+            if self.cephx.next_renewal().is_some_and(|at| at <= now.mono) {
+                // The ticket that renews the others may be under a secret that rotated away: the key gets us new ones.
+                self.hunt(now, ep);
+            }
             return;
         }
         match self.cephx.handle_reply(now.mono, &m.payload) {

@@ -222,6 +222,13 @@ fn a_ticket_under_a_past_secret_is_renewed_and_the_request_passes() {
 }
 
 #[test]
+fn whose_ticket_for_renewals_is_under_a_past_secret_shows_his_key_again() {
+    let (mut lab, mut client, _, io) = connected();
+    [EntityKind::AUTH, EntityKind::OSD].into_iter().for_each(|service| lab.rotate_away(service));
+    lab.run(&mut client, io.write_full(b"o", data("x"))).unwrap();
+}
+
+#[test]
 fn an_osd_that_refuses_us_is_tried_until_it_lets_us_in() {
     let (mut lab, mut client, _, io) = connected();
     let primary = lab.primary_of("o");

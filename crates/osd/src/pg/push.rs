@@ -15,6 +15,7 @@ use denc::BString;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use store::{ReadFlags, ReadId, Transaction};
+use types::msg::LogPrio;
 use types::msg::internal_osd::{PgBody, PushPart, Round};
 use types::{EVersion, Errno, HObject, OsdId};
 
@@ -92,6 +93,7 @@ impl Pg {
     fn refuse_pull(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject, version: EVersion) {
         let covered = object < self.last_backfill && !self.missing.contains_key(&object);
         if matches!(self.stage, Stage::Follower { active: true }) && covered {
+            cx.clog(LogPrio::ERROR, format!("{}: {object} {version} cannot be read here to be copied", self.id));
             let mut txn = self.transaction();
             self.add_missing(&mut txn, object.clone(), version);
             cx.submit(txn);

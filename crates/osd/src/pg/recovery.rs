@@ -21,6 +21,7 @@ use crate::effects::{Cx, Durable};
 use crate::ops::Access;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::map::OsdMap;
+use types::msg::LogPrio;
 use types::msg::internal_osd::PgBody;
 use types::{EVersion, HObject, OsdId};
 
@@ -592,6 +593,7 @@ impl Pg {
     pub(super) fn own_copy_unreadable(&mut self, cx: &mut Cx<'_>, object: HObject) {
         let wanted = self.recovery.peers.values().filter_map(|m| m.get(&object)).find(|v| **v != EVersion::default()).copied();
         let Some(version) = wanted else { return };
+        cx.clog(LogPrio::ERROR, format!("{}: {object} cannot be read here to be copied: another copy is looked for", self.id));
         self.lose_own_copy(cx, object, version);
     }
 

@@ -792,7 +792,7 @@ impl Cluster {
             d.read_bytes += len as u64;
             if d.reads_to_fail > 0 {
                 d.reads_to_fail -= 1;
-                disk.fail_next(kind, Errno::EIO);
+                disk.fail_next(kind, Errno::EIO, 0);
             }
         }
         let result = disk.complete(id);

@@ -1,11 +1,16 @@
-//! Power failures: whatever was committed is there, whatever was not is there in full or not at all.
+//! Power failures, and I/O that fails before them: whatever was committed is there, whatever was not is there in full or not at all.
 
 use crate::harness::*;
 use rand::Rng;
+use store::mem::MemIo;
 use store::*;
+use types::Errno;
 
-/// Runs, crashes at a random step, and judges what is left; several times on the same disk.
-fn run(seed: u64) {
+/// What may fail.
+const IO: [MemIo; 4] = [MemIo::Write(0), MemIo::DevFlush, MemIo::KvFlush, MemIo::KvRead];
+
+/// Runs, crashes at a random step, and judges what is left; several times on the same disk. `fails`: before most crashes some I/O fails.
+fn run(seed: u64, fails: bool) {
     let rng = &mut rng(seed);
     let disk = Driver::format(64 << 20);
     let mut d = Driver::mount(&disk, tight_config(rng));
@@ -14,14 +19,23 @@ fn run(seed: u64) {
     let mut history = [vec![Model::default()], vec![Model::default()]];
     for _round in 0..4 {
         let mut submitted: Vec<(TxcId, usize, usize)> = Vec::new();
-        for _ in 0..rng.random_range(1..40) {
+        let fails_after = if fails { rng.random_range(0..50) } else { usize::MAX };
+        for n in 0..rng.random_range(1..40) {
+            if n == fails_after {
+                disk.fail_next(IO[rng.random_range(0..4)], Errno::EIO, rng.random());
+            }
             let which = rng.random_range(0..2);
             let versions = &mut history[which];
             let mut t = random_txn(rng, COLLS[which], versions.last().unwrap());
             t.coll_set("version", versions.len().to_string());
             let mut next = versions.last().unwrap().clone();
             next.apply(&t);
-            submitted.push((d.submit(t).unwrap(), which, versions.len()));
+            let Ok(txc) = d.submit(t) else {
+                d.settle();
+                assert_eq!((fails, d.poisoned), (true, Some(Errno::EIO)));
+                break;
+            };
+            submitted.push((txc, which, versions.len()));
             versions.push(next);
             for _ in 0..rng.random_range(0..8) {
                 d.step(rng);
@@ -53,6 +67,16 @@ fn committed_transactions_survive_power_failures() {
     let first = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
     for seed in first..first + seeds {
         eprintln!("seed {seed}");
-        run(seed);
+        run(seed, false);
+    }
+}
+
+#[test]
+fn committed_transactions_survive_io_that_fails() {
+    let seeds = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(30);
+    let first = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
+    for seed in first..first + seeds {
+        eprintln!("seed {seed}");
+        run(seed, true);
     }
 }

@@ -145,7 +145,7 @@ fn a_failed_flush_or_write_poisons_and_nothing_is_committed_after_it() {
     for kind in [MemIo::KvFlush, MemIo::DevFlush, MemIo::Write(0)] {
         let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
         d.committed.clear();
-        d.disk.fail_next(kind, Errno::EIO);
+        d.disk.fail_next(kind, Errno::EIO, 1);
         d.submit(write(&object(COLL, 1), 0, vec![1; 100_000])).unwrap();
         d.submit(write(&object(COLL, 2), 0, vec![1; 100])).unwrap();
         d.run(&mut rng);
