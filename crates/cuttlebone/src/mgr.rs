@@ -58,8 +58,8 @@ impl Manager {
     }
 }
 
-/// Starts the manager `name` beside a monitor that listens at `ip`, with the monitors at `addrs`; its key is `mgr.keyring` in the monitor's directory.
-pub fn start(config: &DaemonConfig, name: EntityName, dir: &Path, addrs: Vec<AddrVec>, ip: std::net::IpAddr) -> Result<Manager> {
+/// Starts the manager `name` beside the monitor at `addrs`, on the same `ip`; its key is `mgr.keyring` in the monitor's directory.
+pub fn start(config: &DaemonConfig, name: EntityName, dir: &Path, addrs: AddrVec, ip: std::net::IpAddr) -> Result<Manager> {
     let file = dir.join("mgr.keyring");
     let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
     let keyring: Keyring = text.parse().with_context(|| file.display().to_string())?;
@@ -72,7 +72,8 @@ pub fn start(config: &DaemonConfig, name: EntityName, dir: &Path, addrs: Vec<Add
     }
     let node = MgrNodeConfig {
         addrs: AddrVec(vec![EntityAddr::msgr2(bound, std::process::id())]),
-        mon: MonClientConfig::new(name, key, addrs),
+        // The others may not know a newcomer's manager yet, and refuse it.
+        mon: MonClientConfig { near: Some(addrs.clone()), ..MonClientConfig::new(name, key, vec![addrs]) },
         options,
         metadata: crate::metadata::of_host(config.host()),
     };

@@ -64,8 +64,7 @@ impl Daemon for MonDaemon {
         };
         let store = dir.join("kv");
         node.watch_room(move || Some((room::available_percent(&store).ok()?, room::bytes_in(&store).ok()?)));
-        // Its own monitor alone: the others may not know a newcomer's manager yet, and refuse it.
-        let mgr = crate::mgr::start(config, mgr_name(config), &dir, vec![addrs], ip)?;
+        let mgr = crate::mgr::start(config, mgr_name(config), &dir, addrs, ip)?;
         stop_on_signals(vec![events.stopper()])?;
         ready()?;
         let code = events.run(&mut node)?;

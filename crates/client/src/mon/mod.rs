@@ -35,6 +35,8 @@ pub struct MonClientConfig {
     pub key: CryptoKey,
     /// `mon_host`: used until a MonMap is known.
     pub mon_addrs: Vec<AddrVec>,
+    /// The monitor in whose process we live, if any: after a session the first to be asked again. Whoever hangs, it does not hang alone.
+    pub near: Option<AddrVec>,
     /// Whose tickets we want.
     pub services: Vec<EntityKind>,
     /// Connection modes to monitors and the manager, preferred first.
@@ -58,6 +60,7 @@ impl MonClientConfig {
             name,
             key,
             mon_addrs,
+            near: None,
             services: vec![EntityKind::MON, EntityKind::OSD, EntityKind::MGR],
             mon_modes: vec![mode::SECURE, mode::CRC],
             service_modes: vec![mode::CRC, mode::SECURE],

@@ -86,6 +86,9 @@ impl MonClient {
             Some(map) if !map.mon_info.is_empty() => map.mon_info.values().map(|m| m.public_addrs.clone()).collect(),
             _ => self.config.mon_addrs.clone(),
         };
+        if let Some(near) = self.config.near.as_ref().filter(|near| known.contains(near) && self.session.last.as_ref() != Some(near)) {
+            return Some(near.clone());
+        }
         let others: Vec<&AddrVec> = known.iter().filter(|a| Some(*a) != self.session.last.as_ref()).collect();
         others.choose(&mut self.rng).copied().or(known.first()).cloned()
     }
@@ -151,6 +154,7 @@ impl MonClient {
             self.say(MonClientEvent::SessionLost);
             // The first attempt after a working session comes at once.
             self.session.interval = self.config.hunt_interval;
+            self.session.last.take_if(|last| self.config.near.as_ref() == Some(last));
             self.session.deadline = Some(now.mono);
         } else {
             // A dial that was refused leaves time to breathe, not a whole interval: another monitor may be fine.

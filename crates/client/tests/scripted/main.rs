@@ -59,6 +59,22 @@ fn the_global_id_survives_the_loss_of_a_monitor() {
     assert_eq!(lab.run(&mut client, handle.identity()).unwrap().0, before);
 }
 
+/// A manager has its monitor in its own process.
+#[test]
+fn whoever_lives_with_a_monitor_goes_back_to_it_after_its_session_and_elsewhere_only_if_it_is_gone() {
+    let mut lab = Lab::new();
+    let (mut client, handle) = lab.client(|config| config.near = config.mon_addrs.get(1).cloned());
+    for _ in 0..4 {
+        lab.run(&mut client, handle.mon_command("{\"prefix\":\"x\"}", Bytes::new())).unwrap();
+        assert_eq!((lab.mons[0].sessions(), lab.mons[1].sessions()), (0, 1));
+        lab.cut(&mut client);
+    }
+    lab.mons[1].alive = false;
+    lab.cut(&mut client);
+    lab.run(&mut client, handle.mon_command("{\"prefix\":\"x\"}", Bytes::new())).unwrap();
+    assert_eq!(lab.mons[0].sessions(), 1);
+}
+
 #[test]
 fn requests_survive_a_lost_session_in_their_order() {
     let (mut lab, mut client, _, io) = connected();
