@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Four OSDs and three monitors, each on a machine of its own (a network namespace on a bridge), under everything at once: daemons get
 SIGKILL and SIGSTOP, machines are cut off all networks or, if they are OSDs, off one of their two, hear nothing though they are heard,
-or miss one other machine; one OSD's file system fills up, another's device (a loop device) returns errors; OSDs are marked out and in.
+or miss one other machine; one OSD's file system fills up, and one monitor's, another OSD's device (a loop device) returns errors; OSDs are
+marked out and in.
 Meanwhile stock librados clients write, read and compare (chaos_clients.py), and the stock `rados bench` writes and verifies, round
 after round.
 

@@ -5,8 +5,8 @@ import json, os, random, shutil, signal, subprocess, sys, tempfile, time, uuid
 from harness import Failed, check, not_run, until
 
 MONS, OSDS = ("a", "b", "c"), 4
-# Whose directory is on a small file system, and whose device is a loop device over a file on one.
-ON_SMALL_FS, ON_LOOP = 2, 3
+# Whose directories are on small file systems, and whose device is a loop device over a file on one.
+ON_SMALL_FS, MON_ON_SMALL_FS, ON_LOOP = 2, "c", 3
 # Of the loop device: ten minutes of writing do not reach all of it, so that there is always something it has no room for.
 DEVICE = 4 << 30
 CONF = """[global]
@@ -202,6 +202,8 @@ class Cluster:
         run("ceph-authtool", d + "/keyring", "--gen-key", "-n", "client.admin", *caps)
         run("monmaptool", "--create", "--fsid", fsid, *[w for id, a in zip(MONS, addrs) for w in ("--addv", id, a)], d + "/monmap")
         for m in self.machines[:len(MONS)]:
+            if m.id == MON_ON_SMALL_FS:
+                self.make_disk(m, "%s/mon.%s" % (d, m.id))
             run(*m.argv("--mkfs", "--monmap", d + "/monmap", "--keyring", d + "/keyring"))
             m.start()
         for m in self.machines[len(MONS):]:
@@ -220,11 +222,11 @@ class Cluster:
         m.start()
 
     def make_disk(self, m, home):
-        """A small file system: for an OSD's files less than they may become, for a device enough, unless somebody else takes it."""
-        image, mount = "%s/small.%d" % (self.dir, m.id), home if m.id == ON_SMALL_FS else home + ".device"
+        """A small file system: for an OSD's files less than they may become, for a device or a monitor enough, unless somebody else takes it."""
+        image, mount = "%s/small.%s" % (self.dir, m.id), home + ".device" if m.id == ON_LOOP else home
         os.makedirs(mount, exist_ok=True)
         with open(image, "wb") as f:
-            f.truncate(1 << 30 if m.id == ON_SMALL_FS else DEVICE + (1 << 29))
+            f.truncate({ON_SMALL_FS: 1 << 30, MON_ON_SMALL_FS: 1 << 29, ON_LOOP: DEVICE + (1 << 29)}[m.id])
         run("mkfs.ext4", "-q", "-m", "0", image)
         run("mount", "-o", "loop", image, mount)
         self.mounts[m.id] = mount

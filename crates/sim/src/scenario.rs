@@ -359,6 +359,6 @@ mod tests {
     fn a_seed_gives_one_scenario_and_seeds_give_all_kinds_of_faults() {
         assert_eq!(Scenario::of_seed(7).faults, Scenario::of_seed(7).faults);
         let kinds: std::collections::BTreeSet<_> = (0..200).flat_map(|s| Scenario::of_seed(s).faults).map(|f| f.fault.kind()).collect();
-        assert_eq!(kinds.len(), 28, "{kinds:?}");
+        assert_eq!(kinds.len(), 30, "{kinds:?}");
     }
 }
