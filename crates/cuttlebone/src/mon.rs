@@ -94,7 +94,7 @@ fn refuse_without_room(config: &DaemonConfig, dir: &Path) -> Result<()> {
     let available = room::available_percent(dir).with_context(|| format!("looking at the file system of {}", dir.display()))?;
     let critical: i64 = config.get("mon_data_avail_crit").and_then(|v| v.trim().parse().ok()).unwrap_or(5);
     if i64::from(available) <= critical {
-        bail!("{}: {available}% of the file system are available, and with {critical}% (mon_data_avail_crit) a monitor stops", dir.display());
+        bail!("{}: {available}% of the file system are available; with {critical}% (mon_data_avail_crit) or less no monitor begins", dir.display());
     }
     Ok(())
 }

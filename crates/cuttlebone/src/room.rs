@@ -3,10 +3,11 @@
 use std::io;
 use std::path::Path;
 
-/// Percent of the file system that are available to us, rounded down as stock does.
+/// Percent of the file system that are available to us, rounded down as stock does. Some network file systems do not say how large they are, and count
+/// as empty.
 pub fn available_percent(dir: &Path) -> io::Result<u8> {
     let fs = rustix::fs::statvfs(dir)?;
-    Ok((u128::from(fs.f_bavail) * 100).checked_div(u128::from(fs.f_blocks)).unwrap_or(0) as u8)
+    Ok((u128::from(fs.f_bavail) * 100).checked_div(u128::from(fs.f_blocks)).unwrap_or(100) as u8)
 }
 
 /// Bytes of the files in a directory. One that goes away meanwhile, as a database's do, counts for nothing.

@@ -417,8 +417,8 @@ impl World for RealWorld {
         self.sockets.close(sock);
     }
 
-    fn listen(&mut self, sock: SockId, on: bool) {
-        self.sockets.listen(sock, on);
+    fn set_reading(&mut self, sock: SockId, on: bool) {
+        self.sockets.set_reading(sock, on);
     }
 
     fn wake_at(&mut self, at: Mono) {

@@ -130,13 +130,18 @@ impl Sockets {
         }
     }
 
-    /// Whether to read from a socket; while not, who sends is held up once the kernel's buffers are full.
-    pub fn listen(&mut self, sock: SockId, on: bool) {
+    /// Whether to read from a socket; while not, who sends is held up once the kernel's buffers are full. Its end is heard all the same.
+    pub fn set_reading(&mut self, sock: SockId, on: bool) {
         let Some(token) = self.tokens.get(&sock) else { return };
         let Some(conn) = self.conns.get_mut(token) else { return };
         if std::mem::replace(&mut conn.unread, !on) && on {
             // Edge-triggered: what came meanwhile is announced again.
-            let _ = self.registry.reregister(&mut conn.stream, *token, Interest::READABLE | Interest::WRITABLE);
+            if self.registry.reregister(&mut conn.stream, *token, Interest::READABLE | Interest::WRITABLE).is_err() {
+                let token = *token;
+                self.tokens.remove(&sock);
+                self.failed.push((sock, false));
+                self.forget(token);
+            }
         }
     }
 
@@ -219,7 +224,7 @@ impl Sockets {
     fn read(&mut self, token: Token, ending: bool, events: &mut Vec<SocketEvent>) {
         for _ in 0..READS_PER_TURN {
             let Some(conn) = self.conns.get_mut(&token) else { return };
-            if !conn.connected || conn.unread {
+            if !conn.connected || (conn.unread && !ending) {
                 return;
             }
             match read_chunk(&conn.stream, &self.pool, &mut self.read_buf) {
@@ -341,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_listened_to_is_heard_later() {
+    fn who_is_not_read_from_is_heard_later_and_its_end_at_once() {
         let mut poll = Poll::new().unwrap();
         let mut sockets = Sockets::new(poll.registry().try_clone().unwrap(), 1);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -350,11 +355,15 @@ mod tests {
         accepted.set_nonblocking(true).unwrap();
         let sock = sockets.accept(TcpStream::from_std(accepted)).unwrap();
         assert_eq!(heard(&mut poll, &mut sockets, &mut from, b"one"), b"one");
-        sockets.listen(sock, false);
+        sockets.set_reading(sock, false);
         assert_eq!(heard(&mut poll, &mut sockets, &mut from, b"two"), b"");
         assert_eq!(heard(&mut poll, &mut sockets, &mut from, b"three"), b"");
-        sockets.listen(sock, true);
+        sockets.set_reading(sock, true);
         assert_eq!(heard(&mut poll, &mut sockets, &mut from, b""), b"twothree");
+        sockets.set_reading(sock, false);
+        from.shutdown(std::net::Shutdown::Write).unwrap();
+        heard(&mut poll, &mut sockets, &mut from, b"");
+        assert!(sockets.tokens.is_empty(), "it has ended");
     }
 
     /// Who refuses is believed to be dead at once; a network that is away says nothing of anybody.

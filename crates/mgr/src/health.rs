@@ -10,7 +10,7 @@ use crate::pgmap::PgMap;
 use admin::health::{HealthMap, Severity};
 use admin::human::age_between;
 use std::collections::{BTreeMap, BTreeSet};
-use types::map::OsdMap;
+use types::map::{OsdMap, PgPool};
 use types::msg::internal::SlowOps;
 use types::pg::{PgState, PgStat};
 use types::{Now, PgId, Utime};
@@ -268,7 +268,8 @@ fn alerts(pgs: &PgMap, out: &mut HealthMap) {
 fn quota_checks(settings: &MgrSettings, map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
     let beyond = |used: u64, max: u64, percent: i64| percent > 0 && used as f64 >= max as f64 * percent as f64 / 100.0;
     let (mut full, mut near) = (Quotas::default(), Quotas::default());
-    for (id, pool) in &map.pools {
+    // Those whose quota is reached the monitors tell of.
+    for (id, pool) in map.pools.iter().filter(|(_, pool)| pool.flags & PgPool::FLAG_FULL_QUOTA == 0) {
         let sum = pgs.pool(*id).stats.sum;
         let (objects, bytes) = (sum.num_objects.max(0) as u64, sum.num_bytes.max(0) as u64);
         let quotas = [

@@ -46,7 +46,7 @@ pub struct OsdNode<D: BlockDev, K: Kv> {
     commands: BTreeMap<u64, Asker>,
     next_command: u64,
     subscribed: bool,
-    /// Clients' sockets that are not listened to.
+    /// Clients' sockets that are not read from.
     held_up: BTreeSet<SockId>,
     stopping: Option<Mono>,
     stopped: Option<i32>,
@@ -145,13 +145,13 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         }
     }
 
-    /// A client has sent as much as may be under way, or more: for now it is not listened to.
+    /// A client has sent as much as may be under way, or more: for now it is not read from.
     fn hold_up<W: World>(&mut self, world: &mut W, conn: ConnId) {
         let is_client = self.gate.visitor(conn).is_some_and(|v| v.name.kind != EntityKind::OSD);
         if let Some(sock) = self.endpoint.sock_of(conn).filter(|_| is_client)
             && self.held_up.insert(sock)
         {
-            world.listen(sock, false);
+            world.set_reading(sock, false);
         }
     }
 
@@ -522,7 +522,7 @@ impl<W: World, D: BlockDev, K: Kv> Node<W> for OsdNode<D, K> {
             return;
         }
         if !self.held_up.is_empty() && self.osd.wants_requests() {
-            std::mem::take(&mut self.held_up).into_iter().for_each(|sock| world.listen(sock, true));
+            std::mem::take(&mut self.held_up).into_iter().for_each(|sock| world.set_reading(sock, true));
         }
         self.actions(world);
         self.maybe_stopped(world.now());

@@ -20,8 +20,8 @@ pub trait World {
     fn transmit(&mut self, sock: SockId, bufs: Vec<Bytes>);
     /// Sends what is queued, then closes. No `Closed` follows.
     fn close(&mut self, sock: SockId);
-    /// Whether to read from a socket. While not, nothing is heard of it, and who sends over it is held up in the end.
-    fn listen(&mut self, sock: SockId, on: bool);
+    /// Whether to read from a socket. While not, nothing but its end is heard of it, and who sends over it is held up.
+    fn set_reading(&mut self, sock: SockId, on: bool);
     /// Asks for a `Wake` no later than soon after `at`; the earliest request counts, one wake-up answers all.
     fn wake_at(&mut self, at: Mono);
     /// Answers an admin-socket request.

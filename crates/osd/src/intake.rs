@@ -1,12 +1,18 @@
 //! What clients have asked for and has not been answered: within bounds, for it is in memory.
 //!
 //! Room: osd core.   Owns: `Intake`.   Says: whether clients should be listened to.
-//! Holds: a request counts from the moment it is taken in until the last trace of it is gone.
-//! Upstream: client_byte_throttler and client_msg_throttler in src/ceph_osd.cc.
+//! Holds: a request counts from the moment it is decoded until nothing of it is left, but not for longer than `STUCK`: what waits
+//! for an object that is nowhere, or was asked by a client that is gone, must not keep everybody else waiting.
+//! Upstream: client_byte_throttler and client_msg_throttler in src/ceph_osd.cc, and osd_backoff_on_unfound, which we have not.
 
 use std::cell::Cell;
-use std::rc::Rc;
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+use types::Mono;
 use types::msg::osd::MOsdOp;
+
+const STUCK: Duration = Duration::from_secs(10);
 
 /// What may be under way at a time, and what is.
 #[derive(Debug, Default)]
@@ -16,6 +22,8 @@ pub(crate) struct Intake {
     /// `osd_client_message_cap`; 0 for no bound.
     pub requests_max: u64,
     taken: Rc<Taken>,
+    /// In the order they came. Of those behind the first some may be gone.
+    shares: VecDeque<(Mono, Weak<Share>)>,
 }
 
 #[derive(Debug, Default)]
@@ -29,15 +37,19 @@ struct Taken {
 pub(crate) struct Share {
     bytes: u64,
     of: Rc<Taken>,
+    given_back: Cell<bool>,
 }
 
 impl Intake {
     /// Counts a request.
-    pub fn admit(&self, m: &MOsdOp) -> Rc<Share> {
+    pub fn admit(&mut self, now: Mono, m: &MOsdOp) -> Rc<Share> {
+        self.forget_gone();
         let bytes = m.ops.iter().map(|o| o.indata.len() as u64).sum();
-        self.taken.bytes.set(self.taken.bytes.get() + bytes);
-        self.taken.requests.set(self.taken.requests.get() + 1);
-        Rc::new(Share { bytes, of: self.taken.clone() })
+        self.taken.bytes.update(|n| n + bytes);
+        self.taken.requests.update(|n| n + 1);
+        let share = Rc::new(Share { bytes, of: self.taken.clone(), given_back: Cell::new(false) });
+        self.shares.push_back((now, Rc::downgrade(&share)));
+        share
     }
 
     /// False while as much is under way as may be.
@@ -45,11 +57,33 @@ impl Intake {
         let below = |taken: &Cell<u64>, max: u64| max == 0 || taken.get() < max;
         below(&self.taken.bytes, self.bytes_max) && below(&self.taken.requests, self.requests_max)
     }
+
+    /// What has been under way for too long does not count any more.
+    pub fn handle_tick(&mut self, now: Mono) {
+        while let Some((_, share)) = self.shares.pop_front_if(|(since, _)| now - *since > STUCK) {
+            if let Some(share) = share.upgrade() {
+                share.give_back();
+            }
+        }
+        self.forget_gone();
+    }
+
+    fn forget_gone(&mut self) {
+        while self.shares.pop_front_if(|(_, share)| share.strong_count() == 0).is_some() {}
+    }
+}
+
+impl Share {
+    fn give_back(&self) {
+        if !self.given_back.replace(true) {
+            self.of.bytes.update(|n| n - self.bytes);
+            self.of.requests.update(|n| n - 1);
+        }
+    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.of.bytes.set(self.of.bytes.get() - self.bytes);
-        self.of.requests.set(self.of.requests.get() - 1);
+        self.give_back();
     }
 }

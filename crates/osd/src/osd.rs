@@ -80,8 +80,9 @@ struct Waiting {
     from: Peer,
     tid: u64,
     msg: Message,
-    /// Of a client's request.
-    _share: Option<Rc<Share>>,
+    /// What it has of the intake, if a client asks.
+    #[expect(dead_code, reason = "it counts for as long as it is here")]
+    share: Option<Rc<Share>>,
 }
 
 /// Why an OSD cannot start from its store.
@@ -360,7 +361,7 @@ impl Osd {
         if let Some(epoch) = epoch_of(&msg)
             && epoch > self.maps.epoch()
         {
-            return self.wait_for_map(epoch, from, tid, msg, fx);
+            return self.wait_for_map(now, epoch, from, tid, msg, fx);
         }
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         match msg {
@@ -420,14 +421,14 @@ impl Osd {
         self.pgs.values_mut().for_each(|pg| pg.handle_peer_reset(&mut cx, osd));
     }
 
-    fn wait_for_map(&mut self, epoch: Epoch, from: Peer, tid: u64, msg: Message, fx: &mut Vec<Effect>) {
+    fn wait_for_map(&mut self, now: Now, epoch: Epoch, from: Peer, tid: u64, msg: Message, fx: &mut Vec<Effect>) {
         fx.push(Effect::WantMaps { from: self.maps.wanted() });
         if self.waiting.len() < WAITING_MAX {
             let share = match (from, &msg) {
-                (Peer::Session(_), Message::MOsdOp(m)) => Some(self.intake.admit(m)),
+                (Peer::Session(_), Message::MOsdOp(m)) => Some(self.intake.admit(now.mono, m)),
                 _ => None,
             };
-            self.waiting.push_back(Waiting { epoch, from, tid, msg, _share: share });
+            self.waiting.push_back(Waiting { epoch, from, tid, msg, share });
         }
     }
 
@@ -600,7 +601,7 @@ impl Osd {
             access,
             fetched: Fetched::default(),
             received: now.mono,
-            _share: Some(self.intake.admit(&m)),
+            share: matches!(source, OpSource::Session(_)).then(|| self.intake.admit(now.mono, &m)),
             msg: Box::new(m),
         };
         let id = op.msg.pgid.pg;

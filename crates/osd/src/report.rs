@@ -146,6 +146,7 @@ impl Osd {
             return;
         }
         self.clock.next_tick = now.mono + TICK;
+        self.intake.handle_tick(now.mono);
         if !self.sh.booted {
             self.ask_to_boot(now, disk, fx);
         }

@@ -3,7 +3,7 @@
 use crate::disk::{DiskModel, SimDisk};
 use crate::host::{Boot, Host, HostId, Start};
 use crate::log::Log;
-use crate::net::{End, LinkId, Net, NetModel, Packet, Way};
+use crate::net::{End, LinkId, Net, NetModel, Packet, Pipe, Way};
 use crate::world::{Effect, SimWorld};
 use bytes::Bytes;
 use msgr::SockId;
@@ -49,6 +49,8 @@ const RETRY_NS: u64 = 200_000_000;
 pub struct Sim {
     pub log: Log,
     pub tunables: Tunables,
+    /// How often something came to who did not read it then.
+    pub held_up: u64,
     ns: u64,
     /// `ns` again, for logs.
     time: Arc<AtomicU64>,
@@ -75,6 +77,7 @@ impl Sim {
         Sim {
             log: Log::default(),
             tunables,
+            held_up: 0,
             ns: 0,
             time: Arc::default(),
             rng: ChaCha8Rng::seed_from_u64(seed),
@@ -437,7 +440,7 @@ impl Sim {
                 self.send(end, Packet::End);
                 self.net.by_end.remove(&end);
             }
-            Effect::Listen { sock, on } => {
+            Effect::SetReading { sock, on } => {
                 let end = End { host: id, life, sock };
                 match on || !self.net.by_end.contains_key(&end) {
                     true => self.net.unread.remove(&end),
@@ -532,7 +535,7 @@ impl Sim {
         let Some((ends, way)) = self.net.links.get(&id).map(|l| (l.ends, l.way)) else { return };
         let end = ends[side];
         let early = side == 0 && self.net.links.get(&id).is_some_and(|l| !l.open);
-        if early || self.net.unread.contains(&end) || self.net.blocked(ends[1 - side].host, end.host, way) {
+        if early || self.is_held_up(id, side, end) || self.net.blocked(ends[1 - side].host, end.host, way) {
             let at = self.ns + RETRY_NS;
             return self.due(at, Due::Arrive { link: id, side });
         }
@@ -549,6 +552,14 @@ impl Sim {
                 }
             }
         }
+    }
+
+    /// Who does not read from a connection hears of nothing but its end.
+    fn is_held_up(&mut self, id: LinkId, side: usize, end: End) -> bool {
+        let ends = |p: &Pipe| p.packets.iter().any(|packet| matches!(packet, Packet::End));
+        let held_up = self.net.unread.contains(&end) && !self.net.links.get(&id).is_some_and(|l| ends(&l.pipes[side]));
+        self.held_up += u64::from(held_up);
+        held_up
     }
 
     /// Hands bytes over, sometimes in two pieces as real reads do.

@@ -13,7 +13,7 @@ pub(crate) enum Effect {
     Dial { sock: SockId, to: SocketAddr },
     Transmit { sock: SockId, bufs: Vec<Bytes> },
     Close { sock: SockId },
-    Listen { sock: SockId, on: bool },
+    SetReading { sock: SockId, on: bool },
     Wake { at: Mono },
     AdminReply { id: u64, reply: Bytes },
     /// An error for the cluster log.
@@ -44,8 +44,8 @@ impl World for SimWorld {
         self.effects.push(Effect::Close { sock });
     }
 
-    fn listen(&mut self, sock: SockId, on: bool) {
-        self.effects.push(Effect::Listen { sock, on });
+    fn set_reading(&mut self, sock: SockId, on: bool) {
+        self.effects.push(Effect::SetReading { sock, on });
     }
 
     fn wake_at(&mut self, at: Mono) {

@@ -342,6 +342,25 @@ fn what_scrubs_find_and_repair_is_heard() {
     assert_eq!(cluster.model.borrow().faults, [""; 0]);
 }
 
+/// OSDs that take in one request at a time do not read what clients send meanwhile, and read all of it in the end.
+#[test]
+fn clients_that_ask_for_much_are_held_up_and_served() {
+    let mut held_up = Vec::new();
+    for client_messages in [256, 1] {
+        let mut cluster = Cluster::new(5, Tunables::default(), &Plan { client_messages, ..Plan::default() });
+        assert!(cluster.run_until_finished(1, Duration::from_secs(120)));
+        for writer in ["a", "b", "c"] {
+            cluster.add_workload(writer, Workload { tasks: 8, ops_per_task: 50, pause_ms_max: 1, ..work(0) });
+        }
+        assert!(cluster.run_until_finished(1 + 3 * 8, Duration::from_secs(300)), "{:?}", cluster.model.borrow().faults);
+        cluster.add_reader();
+        assert!(cluster.run_until_finished(2 + 3 * 8, Duration::from_secs(300)));
+        assert_eq!(cluster.model.borrow().faults, [""; 0]);
+        held_up.push(cluster.sim.held_up);
+    }
+    assert!(held_up[0] == 0 && held_up[1] > 100, "{held_up:?}");
+}
+
 #[test]
 fn clients_do_not_wait_for_a_recovery_of_many_objects() {
     for seed in seeds(6) {

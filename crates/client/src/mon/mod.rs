@@ -35,7 +35,8 @@ pub struct MonClientConfig {
     pub key: CryptoKey,
     /// `mon_host`: used until a MonMap is known.
     pub mon_addrs: Vec<AddrVec>,
-    /// The monitor in whose process we live, if any: after a session the first to be asked again. Whoever hangs, it does not hang alone.
+    /// The monitor in whose process we live, if any, as the monitor map has it: after a session the first to be asked again. Where another one
+    /// could stand still with our session, this one stands still with us.
     pub near: Option<AddrVec>,
     /// Whose tickets we want.
     pub services: Vec<EntityKind>,

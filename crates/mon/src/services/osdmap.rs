@@ -132,8 +132,10 @@ impl OsdMapService {
 
     /// Takes those off the blocklist whose time is over.
     pub fn expire_blocklist(&mut self, now: Mono, otherwise: Duration, txn: &mut Txn) {
-        let there_are = self.blocklisted();
-        let over = self.fences.over(now, &there_are, otherwise, txn);
+        let by_map = |until: &Utime| until.to_duration().saturating_sub(self.map.modified.to_duration());
+        let lasts = |addr: &EntityAddr| self.map.blocklist.get(addr).map_or(Duration::ZERO, by_map).max(otherwise);
+        let there_are = self.blocklisted().into_iter().map(|addr| (addr, lasts(&addr))).collect();
+        let over = self.fences.over(now, &there_are, txn);
         over.into_iter().for_each(|addr| self.unblocklist(addr));
     }
 

@@ -272,11 +272,18 @@ fn an_entry_of_the_blocklist_lasts_as_long_as_was_asked_for_whatever_clocks_say(
     trio.pass(Duration::from_secs(30));
     assert!(!listed(&mut trio, next, "10.0.0.2"));
     // Made again just when it ends, it stays.
-    add(&mut trio, next, "10.0.0.3:0/3", 1.0);
-    trio.pass(Duration::from_millis(1000));
-    for _ in 0..400 {
+    for ms in (0..1500).step_by(5) {
+        add(&mut trio, next, "10.0.0.3:0/3", 0.5);
+        trio.pass(Duration::from_millis(ms));
         add(&mut trio, next, "10.0.0.3:0/3", 60.0);
-        assert!(listed(&mut trio, next, "10.0.0.3"));
-        trio.pass(Duration::from_millis(5));
+        trio.pass(Duration::from_secs(3));
+        assert!(listed(&mut trio, next, "10.0.0.3"), "after {ms} ms");
+        trio.run(next, json!({"prefix": "osd blocklist clear"}));
+        trio.pass(Duration::from_secs(1));
     }
+    // A longer one is not made shorter.
+    add(&mut trio, next, "10.0.0.4:0/4", 600.0);
+    add(&mut trio, next, "10.0.0.4:0/4", 5.0);
+    trio.pass(Duration::from_secs(60));
+    assert!(listed(&mut trio, next, "10.0.0.4"));
 }

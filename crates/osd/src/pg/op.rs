@@ -57,8 +57,9 @@ pub(crate) struct ClientOp {
     pub access: Access,
     pub fetched: Fetched,
     pub received: Mono,
-    /// Of a client's.
-    pub _share: Option<Rc<Share>>,
+    /// What it has of the intake, if a client asks.
+    #[expect(dead_code, reason = "it counts for as long as it is here")]
+    pub share: Option<Rc<Share>>,
 }
 
 /// Who an operation came from, when its effects on watches are applied.

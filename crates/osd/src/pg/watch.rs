@@ -295,7 +295,7 @@ impl Pg {
             access,
             fetched: Fetched::default(),
             received: cx.now.mono,
-            _share: None,
+            share: None,
         };
         self.queue.arrive(op);
     }
