@@ -60,8 +60,8 @@ impl Intake {
 
     /// What has been under way for too long does not count any more.
     pub fn handle_tick(&mut self, now: Mono) {
-        while let Some((_, share)) = self.shares.pop_front_if(|(since, _)| now - *since > STUCK) {
-            if let Some(share) = share.upgrade() {
+        while self.shares.front().is_some_and(|(since, _)| now - *since > STUCK) {
+            if let Some(share) = self.shares.pop_front().and_then(|(_, share)| share.upgrade()) {
                 share.give_back();
             }
         }
@@ -69,7 +69,9 @@ impl Intake {
     }
 
     fn forget_gone(&mut self) {
-        while self.shares.pop_front_if(|(_, share)| share.strong_count() == 0).is_some() {}
+        while self.shares.front().is_some_and(|(_, share)| share.strong_count() == 0) {
+            self.shares.pop_front();
+        }
     }
 }
 
