@@ -165,7 +165,7 @@ def osd_new_and_purge(c):
     match(r"purged osd\." + osd, c.ceph("osd", "purge", osd, "--yes-i-really-mean-it")[1])
     check(osd not in c.ceph("osd", "ls")[0].split(), "purged")
     match(r"EBUSY", c.ceph("osd", "rm", "0", rc=16)[1])
-    match(r"EPERM", c.ceph("osd", "destroy", "0", rc=1)[1])
+    match(r"EBUSY", c.ceph("osd", "destroy", "0", rc=16)[1])
 
 @test
 def auth_commands(c):
