@@ -14,9 +14,9 @@ use msgr::{Config, ConnId, Endpoint, Event};
 use store::{IoId, Kv};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
+use std::time::Duration;
 use types::msg::internal_mon::{MonPeer, MonPeerReply};
 use types::msg::{RawMessage, WireMessage};
-use std::time::Duration;
 use types::{EntityKind, Mono, Now, features};
 
 /// One monitor daemon.
