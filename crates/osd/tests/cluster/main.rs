@@ -911,24 +911,41 @@ fn copies_half_filled_never_serve_alone_and_those_that_are_whole_lose_nothing() 
     }
 }
 
+/// An object was written on all, and again without one OSD, which is away; who else there is. The interval in which the others wrote has
+/// begun in a map that nobody has any more.
+fn with_a_gap_of_maps(seed: u64) -> (Cluster, OsdId, Vec<OsdId>) {
+    let mut c = Cluster::new(seed, 4, 1);
+    c.map.pools.get_mut(&POOL).unwrap().min_size = 1;
+    c.publish();
+    c.settle();
+    assert_eq!(c.write("o", append("old,")).result, 0);
+    let away = c.map.pg_to_up_acting(c.pgs()[0]).acting[0];
+    let others = (0..4).map(OsdId).filter(|osd| *osd != away).collect();
+    c.crash(away);
+    c.map.osd_weight[away.0 as usize] = 0;
+    c.settle();
+    assert_eq!(c.write("o", append("new")).result, 0);
+    (0..5).for_each(|_| c.publish());
+    c.trim_maps();
+    (c, away, others)
+}
+
+/// The PG is down until those are back who know what was written.
+fn serves_only_with(c: &mut Cluster, others: &[OsdId], seed: u64) {
+    let read = c.submit(0, "o", osd_flag::READ, vec![OsdOp::read(0, 0)]);
+    c.run(2000);
+    assert!(c.state(c.pgs()[0]).starts_with("down"), "seed {seed}: {}", c.status());
+    others.iter().for_each(|osd| c.start(*osd));
+    assert_eq!(c.wait(read).ops[0].outdata.contiguous(), "old,new", "seed {seed}");
+    c.settle();
+    c.invariant_copies_agree();
+}
+
 #[test]
 fn whoever_lacks_maps_does_not_take_what_may_have_been_written_meanwhile_for_unwritten() {
     for (seed, replaced) in (841..851).zip([false, true].into_iter().cycle()) {
-        let mut c = Cluster::new(seed, 4, 1);
-        c.map.pools.get_mut(&POOL).unwrap().min_size = 1;
-        c.publish();
+        let (mut c, away, others) = with_a_gap_of_maps(seed);
         c.settle();
-        assert_eq!(c.write("o", append("old,")).result, 0);
-        let away = c.map.pg_to_up_acting(c.pgs()[0]).acting[0];
-        c.crash(away);
-        c.map.osd_weight[away.0 as usize] = 0;
-        c.settle();
-        assert_eq!(c.write("o", append("new")).result, 0);
-        // In the interval that others write in, and whose begin is forgotten then.
-        (0..5).for_each(|_| c.publish());
-        c.trim_maps();
-        c.settle();
-        let others: Vec<OsdId> = (0..4).map(OsdId).filter(|osd| *osd != away).collect();
         others.iter().for_each(|osd| c.crash(*osd));
         if replaced {
             c.replace_disk(away);
@@ -936,32 +953,14 @@ fn whoever_lacks_maps_does_not_take_what_may_have_been_written_meanwhile_for_unw
         c.map.osd_weight[away.0 as usize] = 0x10000;
         c.publish();
         c.start(away);
-        let read = c.submit(0, "o", osd_flag::READ, vec![OsdOp::read(0, 0)]);
-        c.run(2000);
-        assert!(c.state(c.pgs()[0]).starts_with("down"), "seed {seed}: {}", c.status());
-        others.iter().for_each(|osd| c.start(*osd));
-        assert_eq!(c.wait(read).ops[0].outdata.contiguous(), "old,new", "seed {seed}");
-        c.settle();
-        c.invariant_copies_agree();
+        serves_only_with(&mut c, &others, seed);
     }
 }
 
 #[test]
 fn a_restart_does_not_forget_what_may_have_been_written_in_a_gap_of_maps() {
     for seed in 851..861 {
-        let mut c = Cluster::new(seed, 4, 1);
-        c.map.pools.get_mut(&POOL).unwrap().min_size = 1;
-        c.publish();
-        c.settle();
-        assert_eq!(c.write("o", append("old,")).result, 0);
-        let away = c.map.pg_to_up_acting(c.pgs()[0]).acting[0];
-        let others: Vec<OsdId> = (0..4).map(OsdId).filter(|osd| *osd != away).collect();
-        c.crash(away);
-        c.map.osd_weight[away.0 as usize] = 0;
-        c.settle();
-        assert_eq!(c.write("o", append("new")).result, 0);
-        (0..5).for_each(|_| c.publish());
-        c.trim_maps();
+        let (mut c, away, others) = with_a_gap_of_maps(seed);
         // It hears of the interval that others write in, and not how that began, and not from them; then it starts anew.
         others.iter().for_each(|osd| c.held.extend([(*osd, away), (away, *osd)]));
         c.start(away);
@@ -974,13 +973,7 @@ fn a_restart_does_not_forget_what_may_have_been_written_in_a_gap_of_maps() {
         c.held.clear();
         c.map.osd_weight[away.0 as usize] = 0x10000;
         c.publish();
-        let read = c.submit(0, "o", osd_flag::READ, vec![OsdOp::read(0, 0)]);
-        c.run(2000);
-        assert!(c.state(c.pgs()[0]).starts_with("down"), "seed {seed}: {}", c.status());
-        others.iter().for_each(|osd| c.start(*osd));
-        assert_eq!(c.wait(read).ops[0].outdata.contiguous(), "old,new", "seed {seed}");
-        c.settle();
-        c.invariant_copies_agree();
+        serves_only_with(&mut c, &others, seed);
     }
 }
 

@@ -61,22 +61,21 @@ fn run(seed: u64, fails: bool) {
     }
 }
 
-#[test]
-fn committed_transactions_survive_power_failures() {
+fn run_seeds(io_fails: bool) {
     let seeds = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(30);
     let first = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
     for seed in first..first + seeds {
         eprintln!("seed {seed}");
-        run(seed, false);
+        run(seed, io_fails);
     }
 }
 
 #[test]
+fn committed_transactions_survive_power_failures() {
+    run_seeds(false);
+}
+
+#[test]
 fn committed_transactions_survive_io_that_fails() {
-    let seeds = std::env::var("SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(30);
-    let first = std::env::var("SEED").ok().and_then(|s| s.parse().ok()).unwrap_or(0);
-    for seed in first..first + seeds {
-        eprintln!("seed {seed}");
-        run(seed, true);
-    }
+    run_seeds(true);
 }
