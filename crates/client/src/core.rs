@@ -282,7 +282,7 @@ impl Client {
                     let _ = reply.send(map.clone());
                 }
             }
-            Call::Identity(reply) => drop(reply.send((self.mon.global_id(), self.ep.addrs().clone()))),
+            Call::Identity(reply) => drop(reply.send((self.mon.first_global_id(), self.ep.addrs().clone()))),
         }
     }
 }

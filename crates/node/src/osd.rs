@@ -193,7 +193,8 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         let caps = visitor.caps.parse::<OsdCaps>().unwrap_or_default();
         let info = SessionInfo {
             name: visitor.name.clone(),
-            inst: EntityInst { kind: visitor.name.kind, num: visitor.global_id as i64 },
+            // Not the ticket's global id: a client that was given another one goes on under the first, and so do its requests.
+            inst: EntityInst { kind: visitor.name.kind, num: peer.num },
             addr: peer.addrs.0.first().copied().unwrap_or_default(),
             caps,
         };

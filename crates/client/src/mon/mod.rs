@@ -120,6 +120,9 @@ pub struct MonClient {
     secrets_asked: Mono,
     /// When to look for tickets to renew.
     renew_at: Option<Mono>,
+    /// What a client calls itself for good: a request that is sent again must be known as the same, even where a monitor has given
+    /// us another id meanwhile (src/librados/RadosClient.cc names its messenger once).
+    first_global_id: Option<u64>,
     events: VecDeque<MonClientEvent>,
 }
 
@@ -144,6 +147,7 @@ impl MonClient {
             secrets_at: None,
             secrets_asked: Mono(0),
             renew_at: None,
+            first_global_id: None,
             events: VecDeque::new(),
         }
     }
@@ -268,7 +272,12 @@ impl MonClient {
         &self.config.name
     }
 
-    /// 0 until authenticated.
+    /// The global id of the first session, which we go by for good; 0 until authenticated.
+    pub fn first_global_id(&self) -> u64 {
+        self.first_global_id.unwrap_or_default()
+    }
+
+    /// The global id of the newest session; 0 until authenticated.
     pub fn global_id(&self) -> u64 {
         self.cephx.global_id()
     }

@@ -170,8 +170,9 @@ impl MonClient {
         self.session.stage = Stage::Open(conn);
         self.session.deadline = None;
         self.session.interval = self.config.hunt_interval;
-        if [EntityKind::CLIENT, EntityKind::MGR].contains(&self.config.name.kind) {
-            ep.set_num(self.cephx.global_id() as i64);
+        let first = *self.first_global_id.get_or_insert(self.cephx.global_id());
+        if self.config.name.kind == EntityKind::CLIENT {
+            ep.set_num(first as i64);
         }
         self.say(MonClientEvent::Authenticated { global_id: self.cephx.global_id() });
         self.send_subscriptions(now, ep);

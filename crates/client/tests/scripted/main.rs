@@ -244,6 +244,24 @@ fn whose_ticket_for_renewals_is_under_a_past_secret_shows_his_key_again() {
     lab.run(&mut client, io.write_full(b"o", data("x"))).unwrap();
 }
 
+/// Its requests must be known as the same.
+#[test]
+fn who_is_given_another_global_id_keeps_its_name() {
+    let (mut lab, mut client, handle, io) = connected();
+    let primary = lab.primary_of("o");
+    lab.osds[primary].mood = Mood::Silent;
+    let mut write = vec![Box::pin(io.append(b"o", data("x")))];
+    lab.idle(&mut client, &mut write);
+    [EntityKind::AUTH, EntityKind::OSD].into_iter().for_each(|service| lab.rotate_away(service));
+    lab.osds[primary].mood = Mood::Serve;
+    lab.cut(&mut client);
+    lab.run(&mut client, write.remove(0)).unwrap();
+    let osd = &lab.osds[primary];
+    assert_ne!(osd.global_ids[0], osd.global_ids[1]);
+    assert_eq!(osd.numbers, [osd.global_ids[0] as i64; 2]);
+    assert_eq!(lab.run(&mut client, handle.identity()).unwrap().0, lab.osds[primary].global_ids[0]);
+}
+
 #[test]
 fn an_osd_that_refuses_us_is_tried_until_it_lets_us_in() {
     let (mut lab, mut client, _, io) = connected();

@@ -28,6 +28,10 @@ pub struct Osd {
     pub seen: Vec<MOsdOp>,
     /// How each of them came.
     came: Vec<(ConnId, u64)>,
+    /// What the clients called themselves whose sessions it took.
+    pub numbers: Vec<i64>,
+    /// The global ids that their tickets gave them.
+    pub global_ids: Vec<u64>,
     pub watch_ops: Vec<u8>,
     pub backoffs_acked: u32,
     pub refused: u32,
@@ -43,6 +47,8 @@ impl Osd {
             mood: Mood::Serve,
             seen: Vec::new(),
             came: Vec::new(),
+            numbers: Vec::new(),
+            global_ids: Vec::new(),
             watch_ops: Vec::new(),
             backoffs_acked: 0,
             refused: 0,
@@ -73,6 +79,10 @@ impl Osd {
                             self.ep.auth_bad_method(conn, method, errno, vec![method], modes);
                         }
                     }
+                }
+                Event::Ready { peer, .. } => {
+                    self.numbers.push(peer.num);
+                    self.global_ids.push(peer.global_id);
                 }
                 Event::Message { conn, msg } => self.hear(now, conn, &msg),
                 _ => {}
