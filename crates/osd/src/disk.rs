@@ -15,6 +15,7 @@ use types::{Errno, HObject, Now, ShardPgId};
 #[allow(missing_docs)]
 pub trait Disk {
     fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
+    fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags);
     fn stat(&mut self, coll: ShardPgId, obj: &HObject) -> Result<ObjectStat, Errno>;
     fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno>;
@@ -38,6 +39,9 @@ pub type Pairs = Vec<(BString, Bytes)>;
 impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
         Store::submit(self, now, txc, txn)
+    }
+    fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
+        Store::submit_bulk(self, now, txc, txn)
     }
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) {
         Store::read(self, id, coll, obj, off, len, flags);

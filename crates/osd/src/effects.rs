@@ -296,10 +296,26 @@ impl Cx<'_> {
 
     /// Submits a transaction. A refusal is fatal: the core only submits what must succeed.
     pub fn submit(&mut self, txn: Transaction) -> TxcId {
+        let txc = self.next_txc();
+        let done = self.disk.submit(self.now, txc, txn);
+        self.submitted(txc, done)
+    }
+
+    /// See `Store::submit_bulk`.
+    pub fn submit_bulk(&mut self, txn: Transaction) -> TxcId {
+        let txc = self.next_txc();
+        let done = self.disk.submit_bulk(self.now, txc, txn);
+        self.submitted(txc, done)
+    }
+
+    fn next_txc(&mut self) -> TxcId {
         self.sh.next_txc += 1;
-        let txc = TxcId(self.sh.next_txc);
+        TxcId(self.sh.next_txc)
+    }
+
+    fn submitted(&mut self, txc: TxcId, done: Result<(), Errno>) -> TxcId {
         self.sh.commit_latency.submitted(txc, self.now.mono);
-        if let Err(e) = self.disk.submit(self.now, txc, txn) {
+        if let Err(e) = done {
             self.fx.push(Effect::Stop { why: format!("the store refuses a transaction: {e}") });
         }
         txc
@@ -308,6 +324,11 @@ impl Cx<'_> {
     /// Submits a transaction whose end a PG waits for.
     pub fn submit_routed(&mut self, txn: Transaction, route: TxcRoute) {
         let txc = self.submit(txn);
+        self.route(txc, route);
+    }
+
+    /// What a PG waits for, from now on.
+    pub fn route(&mut self, txc: TxcId, route: TxcRoute) {
         self.sh.txcs.insert(txc, route);
     }
 

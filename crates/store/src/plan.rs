@@ -156,8 +156,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     /// Carries a validated transaction out in memory. Fails only if the database cannot be read.
-    pub(crate) fn plan(&mut self, number: u64, id: TxcId, txn: Transaction) -> Result<Txc, Errno> {
-        let mut p = Planner { number, coll: txn.coll, txc: Txc::new(id, txn.coll), slots: Vec::with_capacity(txn.objects.len()) };
+    pub(crate) fn plan(&mut self, number: u64, txc: Txc, txn: Transaction) -> Result<Txc, Errno> {
+        let mut p = Planner { number, coll: txn.coll, txc, slots: Vec::with_capacity(txn.objects.len()) };
         for (i, obj) in txn.objects.iter().enumerate() {
             let key = Bytes::from(key::object(txn.coll.shard, obj));
             let is_new = || matches!(txn.ops.first(), Some(Op::Create(new)) if new.0 as usize == i);

@@ -106,6 +106,16 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// EEXIST (collection), ENOTEMPTY (removing a collection with objects), EFBIG, EINVAL (an object that does not belong
     /// to the collection), EIO (poisoned).
     pub fn submit(&mut self, _now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
+        self.start(Txc::new(txc, txn.coll), txn)
+    }
+
+    /// The same for much data that nobody waits for: it goes straight to free space, however small its pieces are. The log keeps the time
+    /// short until a small write is durable, and has it written twice.
+    pub fn submit_bulk(&mut self, _now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
+        self.start(Txc { bulk: true, ..Txc::new(txc, txn.coll) }, txn)
+    }
+
+    fn start(&mut self, txc: Txc, txn: Transaction) -> Result<(), Errno> {
         self.check_alive()?;
         self.validate(&txn)?;
         let number = self.txc_next;

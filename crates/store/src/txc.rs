@@ -108,6 +108,8 @@ pub(crate) struct Txc {
     pub others: Vec<ShardPgId>,
     pub state: TxcState,
     pub changes: Vec<Change>,
+    /// Its data goes straight to free space.
+    pub bulk: bool,
     /// Blocks that travel in the batch.
     pub deferred: Vec<DeferredWrite>,
     /// Seq of its deferred record; 0 if there is none.
@@ -134,6 +136,7 @@ impl Txc {
             others: Vec::new(),
             state: TxcState::Prepare,
             changes: Vec::new(),
+            bulk: false,
             deferred: Vec::new(),
             deferred_seq: 0,
             freed: Vec::new(),

@@ -18,16 +18,22 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
         let (end, old_size) = (off + len, o.size);
         o.size = o.size.max(end);
-        let small = len <= u64::from(self.config.prefer_deferred_size);
+        let small = !txc.bulk && len <= u64::from(self.config.prefer_deferred_size);
         let mut cutter = Cutter::new(data);
         let mut at = off;
         while at < end {
             let (lblk, start) = (at / BLOCK, at % BLOCK);
             let n = (BLOCK - start).min(end - at);
-            let whole_blocks = (end - at) / BLOCK;
-            if !small && start == 0 && whole_blocks > 0 {
-                self.write_direct(number, txc, o, lblk, cutter.take((whole_blocks * BLOCK) as usize))?;
-                at += whole_blocks * BLOCK;
+            // With its last block, if nothing stays of what that held.
+            let tail = (end - at) % BLOCK;
+            let direct = if covers(0, tail, end / BLOCK, old_size) { end - at } else { end - at - tail };
+            if !small && start == 0 && direct > 0 {
+                let mut data = cutter.take(direct as usize);
+                if direct % BLOCK > 0 {
+                    data.push(zeros((BLOCK - direct % BLOCK) as usize));
+                }
+                self.write_direct(number, txc, o, lblk, data)?;
+                at += direct;
                 continue;
             }
             let from = Source::Bytes(cutter.take(n as usize).contiguous());

@@ -257,15 +257,13 @@ impl Pg {
             // All of it was here: it is durable when what is submitted now is.
             self.put_meta(&mut txn);
         }
+        let txc = cx.submit_bulk(txn);
         match self.stage {
             Stage::Active => {
                 let step = PgStep::SelfRecovered(whole.into_iter().map(|(object, _)| object).collect());
-                cx.submit_routed(txn, TxcRoute::Pg { pgid: self.id, round: self.round(), step });
+                cx.route(txc, TxcRoute::Pg { pgid: self.id, round: self.round(), step });
             }
-            _ => {
-                let txc = cx.submit(txn);
-                cx.send_pg(from, self.id, round, PgBody::Pushed(whole), Durable::After(txc));
-            }
+            _ => cx.send_pg(from, self.id, round, PgBody::Pushed(whole), Durable::After(txc)),
         }
     }
 
@@ -292,7 +290,7 @@ impl Pg {
             self.pushes.incoming.insert(object.clone(), (from, push, seq + 1));
             let mut txn = self.transaction();
             put_part(&mut txn, part);
-            let txc = cx.submit(txn);
+            let txc = cx.submit_bulk(txn);
             return cx.send_pg(from, self.id, round, PgBody::PartTaken { object, push, seq }, Durable::After(txc));
         }
         self.pushes.incoming.remove(&object);

@@ -205,6 +205,7 @@ fn stores_of_others_and_halves_of_stores_are_named() {
 #[test]
 fn one_turn_shares_one_flush_and_one_write_needs_one() {
     let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+    d.bulk_every = u64::MAX;
     for n in 0..10 {
         d.submit(write(&object(COLL, n), 0, vec![1; 4096])).unwrap();
     }
@@ -212,6 +213,27 @@ fn one_turn_shares_one_flush_and_one_write_needs_one() {
     let kinds: Vec<MemIo> = d.disk.pending().into_iter().map(|(_, k)| k).collect();
     assert_eq!(kinds, [MemIo::KvFlush]);
     d.run(&mut rng);
+    assert!(d.store.is_idle());
+}
+
+#[test]
+fn bulk_goes_to_its_place_at_once_with_its_last_block() {
+    let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+    d.bulk_every = 1;
+    let obj = object(COLL, 1);
+    d.submit(write(&obj, 0, vec![1; 10_000])).unwrap();
+    d.settle();
+    let kinds = |d: &Driver| d.disk.pending().into_iter().map(|(_, k)| k).collect::<Vec<_>>();
+    assert_eq!(kinds(&d), [MemIo::Write(12288)]);
+    d.run(&mut rng);
+    // What the last block has beside it stays: that block goes through the log.
+    d.submit(write(&obj, 4096, vec![2; 5000])).unwrap();
+    d.settle();
+    assert!(kinds(&d).contains(&MemIo::Write(4096)), "{:?}", kinds(&d));
+    d.run(&mut rng);
+    assert_eq!(kinds(&d), []);
+    let expected = [vec![1; 4096], vec![2; 5000], vec![1; 904]].concat();
+    assert!(d.read_all(&mut rng, COLL, &obj).unwrap() == expected);
     assert!(d.store.is_idle());
 }
 
@@ -235,6 +257,7 @@ fn a_large_write_waits_for_the_device_and_then_for_the_database() {
 fn a_slow_disk_slows_commits_down_not_memory_up() {
     let config = StoreConfig { deferred_batch_bytes: 64 << 10, deferred_bytes_max: 256 << 10, ..StoreConfig::default() };
     let (mut d, mut rng) = mounted(16 << 20, config);
+    d.bulk_every = u64::MAX;
     d.committed.clear();
     // Everything but the data device answers.
     for n in 0..500 {

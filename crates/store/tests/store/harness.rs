@@ -43,6 +43,8 @@ pub struct Driver {
     pub checksum_errors: usize,
     pub poisoned: Option<Errno>,
     pub now: Now,
+    /// One transaction in so many is a bulk one.
+    pub bulk_every: u64,
     next: u64,
 }
 
@@ -63,13 +65,19 @@ impl Driver {
             checksum_errors: 0,
             poisoned: None,
             now: Now::default(),
+            bulk_every: 3,
             next: 0,
         }
     }
 
     pub fn submit(&mut self, txn: Transaction) -> Result<TxcId, Errno> {
         self.next += 1;
-        self.store.submit(self.now, TxcId(self.next), txn).map(|()| TxcId(self.next))
+        let id = TxcId(self.next);
+        let done = match self.next.is_multiple_of(self.bulk_every) {
+            true => self.store.submit_bulk(self.now, id, txn),
+            false => self.store.submit(self.now, id, txn),
+        };
+        done.map(|()| id)
     }
 
     /// Takes everything the store has to say.
