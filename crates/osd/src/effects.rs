@@ -12,7 +12,7 @@ use store::{ReadData, ReadFlags, ReadId, Transaction, TxcId};
 use types::map::OsdMap;
 use types::msg::internal_osd::{DiskSpace, PgBody, PgMessage, Round};
 use types::msg::mon::PaxosHeader;
-use types::msg::{LogEntry, LogPrio, MLog, Message};
+use types::msg::{BufList, LogEntry, LogPrio, MLog, Message};
 use types::{EntityInst, EntityKind, EntityName, Epoch, Errno, HObject, Mono, Now, OsdId, PgId, ShardPgId};
 
 /// A client's session, numbered by the node.
@@ -272,7 +272,12 @@ impl Cx<'_> {
 
     /// Sends a PG's message to another OSD.
     pub fn send_pg(&mut self, to: OsdId, pgid: PgId, round: Round, body: PgBody, not_before: Durable) {
-        let msg = PgMessage { pgid, epoch: self.sh.map.epoch, round, osd: self.sh.whoami, body };
+        self.send_pg_data(to, pgid, round, body, BufList::default(), not_before);
+    }
+
+    /// The same with data.
+    pub fn send_pg_data(&mut self, to: OsdId, pgid: PgId, round: Round, body: PgBody, data: BufList, not_before: Durable) {
+        let msg = PgMessage { pgid, epoch: self.sh.map.epoch, round, osd: self.sh.whoami, body, data };
         self.send(Peer::Osd(to), 0, msg, not_before);
     }
 

@@ -288,7 +288,7 @@ impl Pg {
             }
             PgBody::Merged { missing, last_backfill, backfilled } => self.handle_merged(cx, from, missing, last_backfill, backfilled),
             PgBody::Scanned { begin, end, objects } => self.handle_scanned(cx, from, begin, end, objects),
-            PgBody::Push(parts) => self.handle_push(cx, from, round, parts),
+            PgBody::Push(parts) => self.handle_push(cx, from, round, parts, m.data),
             PgBody::Pushed(pushed) => self.handle_pushed(cx, from, &pushed),
             PgBody::PartTaken { object, push, seq } => self.handle_part_taken(cx, from, object, push, seq),
             PgBody::Activate { history, serves } => self.handle_activate(cx, from, round, history, serves),

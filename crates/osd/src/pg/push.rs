@@ -15,7 +15,7 @@ use denc::BString;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use store::{ReadFlags, ReadId, Transaction};
-use types::msg::LogPrio;
+use types::msg::{BufList, LogPrio};
 use types::msg::internal_osd::{PgBody, PushPart, Round};
 use types::{EVersion, Errno, HObject, OsdId};
 
@@ -44,7 +44,7 @@ pub(super) struct Pushes {
 struct Ready {
     round: Round,
     parts: Vec<PushPart>,
-    bytes: usize,
+    data: BufList,
 }
 
 /// What a message brought.
@@ -145,7 +145,7 @@ impl Pg {
             state.reading = Some(cx.read(self.coll, &object, off, len, flags, route));
             return;
         }
-        self.send_part(cx, to, object, 0, Bytes::new());
+        self.send_part(cx, to, object, 0, BufList::default());
     }
 
     /// The data of a part was read.
@@ -160,10 +160,9 @@ impl Pg {
         state.reading = None;
         match result {
             Ok(read) => {
-                let data = read.data.contiguous();
                 let off = state.off;
-                state.off += (data.len() as u64).max(1);
-                self.send_part(cx, to, object, off, data);
+                state.off += (read.data.len() as u64).max(1);
+                self.send_part(cx, to, object, off, read.data);
             }
             Err(e) => {
                 let round = state.round;
@@ -172,7 +171,7 @@ impl Pg {
         }
     }
 
-    fn send_part(&mut self, cx: &mut Cx<'_>, to: OsdId, object: HObject, data_off: u64, data: Bytes) {
+    fn send_part(&mut self, cx: &mut Cx<'_>, to: OsdId, object: HObject, data_off: u64, data: BufList) {
         let coll = self.coll;
         let Some(state) = self.pushes.out.get_mut(&(to, object.clone())) else { return };
         let round = state.round;
@@ -182,7 +181,7 @@ impl Pg {
             seq: state.seq,
             version: state.info.version,
             data_off,
-            data,
+            data_len: data.len() as u32,
             size: state.info.size,
             object: object.clone(),
             ..PushPart::default()
@@ -198,10 +197,10 @@ impl Pg {
             part.attrs = std::mem::take(&mut state.attrs);
             self.pushes.out.remove(&(to, object));
         }
-        let fresh = Ready { round, parts: Vec::new(), bytes: 0 };
+        let fresh = Ready { round, parts: Vec::new(), data: BufList::default() };
         let ready = self.pushes.ready.entry(to).or_insert(fresh);
         ready.round = round;
-        ready.bytes += part.data.len();
+        data.0.into_iter().for_each(|piece| ready.data.push(piece));
         ready.parts.push(part);
         self.send_ready(cx, to);
     }
@@ -209,12 +208,12 @@ impl Pg {
     /// Sends what is ready for an OSD if it is enough, or nothing more is being read that could go with it.
     fn send_ready(&mut self, cx: &mut Cx<'_>, to: OsdId) {
         let Some(ready) = self.pushes.ready.get(&to) else { return };
-        let enough = ready.bytes >= COMPANY_BYTES || ready.parts.len() >= COMPANY;
+        let enough = ready.data.len() >= COMPANY_BYTES || ready.parts.len() >= COMPANY;
         if !enough && self.pushes.is_reading_for(to) {
             return;
         }
-        if let Some(Ready { round, parts, .. }) = self.pushes.ready.remove(&to) {
-            cx.send_pg(to, self.id, round, PgBody::Push(parts), Durable::Now);
+        if let Some(Ready { round, parts, data }) = self.pushes.ready.remove(&to) {
+            cx.send_pg_data(to, self.id, round, PgBody::Push(parts), data, Durable::Now);
         }
     }
 
@@ -244,10 +243,14 @@ impl Pg {
     }
 
     /// Takes in parts of objects we lack, in one transaction.
-    pub(super) fn handle_push(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, parts: Vec<PushPart>) {
+    pub(super) fn handle_push(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, parts: Vec<PushPart>, mut data: BufList) {
         let mut taken = Taken { txn: self.transaction(), whole: Vec::new() };
         for part in parts {
-            self.take_part(cx, from, round, part, &mut taken);
+            let Some(data) = data.split_to(part.data_len as usize) else {
+                tracing::warn!(pg = %self.id, %from, object = ?part.object, "a part with less data than it says");
+                break;
+            };
+            self.take_part(cx, from, round, (part, data), &mut taken);
         }
         let Taken { mut txn, whole } = taken;
         if whole.is_empty() {
@@ -267,7 +270,7 @@ impl Pg {
         }
     }
 
-    fn take_part(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, part: PushPart, taken: &mut Taken) {
+    fn take_part(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, (part, data): (PushPart, BufList), taken: &mut Taken) {
         if let Stage::Follower { .. } = self.stage
             && part.object < self.last_backfill
             && from == self.walk.mapping.primary
@@ -279,22 +282,22 @@ impl Pg {
         if !self.expects_part(from, &part) {
             return tracing::debug!(pg = %self.id, %from, object = ?part.object, seq = part.seq, "a part nobody waits for");
         }
-        if (!part.data.is_empty() || !part.omap.is_empty()) && cx.is_failsafe_full(cx.sh.whoami) {
+        if (!data.is_empty() || !part.omap.is_empty()) && cx.is_failsafe_full(cx.sh.whoami) {
             return self.refuse_part(cx, from, round, part);
         }
         let pairs = part.omap.iter().map(|(key, value)| key.len() + value.len()).sum::<usize>();
-        cx.take_space((part.data.len() + pairs) as u64 + ROUNDING);
-        cx.sh.perf.push_received(part.data.len() as u64);
+        cx.take_space((data.len() + pairs) as u64 + ROUNDING);
+        cx.sh.perf.push_received(data.len() as u64);
         let (object, push, seq, size) = (part.object.clone(), part.push, part.seq, part.size);
         if !part.last {
             self.pushes.incoming.insert(object.clone(), (from, push, seq + 1));
             let mut txn = self.transaction();
-            put_part(&mut txn, part);
+            put_part(&mut txn, part, data);
             let txc = cx.submit_bulk(txn);
             return cx.send_pg(from, self.id, round, PgBody::PartTaken { object, push, seq }, Durable::After(txc));
         }
         self.pushes.incoming.remove(&object);
-        put_part(&mut taken.txn, part);
+        put_part(&mut taken.txn, part, data);
         self.drop_missing(&mut taken.txn, &object);
         match self.stage {
             Stage::Active => self.recovery.landed(&object, size),
@@ -356,14 +359,14 @@ fn add_omap(cx: &mut Cx<'_>, coll: types::ShardPgId, part: &mut PushPart, state:
     Ok(done)
 }
 
-fn put_part(txn: &mut Transaction, part: PushPart) {
+fn put_part(txn: &mut Transaction, part: PushPart, data: BufList) {
     let obj = &part.object;
     if part.first {
         txn.remove(obj);
         txn.touch(obj);
     }
-    if !part.data.is_empty() {
-        txn.write(obj, part.data_off, part.data);
+    if !data.is_empty() {
+        txn.write(obj, part.data_off, data);
     }
     if !part.omap_header.is_empty() {
         txn.omap_set_header(obj, part.omap_header);

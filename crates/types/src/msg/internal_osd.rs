@@ -42,14 +42,16 @@ message! {
 }
 message! {
     /// Everything else OSDs have to say about a PG.
-    PgMessage = 0x7102, v 5, c 5, p 127 {
+    PgMessage = 0x7102, v 6, c 6, p 127 {
         pgid: PgId,
         /// The sender's map.
         epoch: Epoch,
         round: Round,
         osd: OsdId,
         body: PgBody,
-    }
+    } +
+    /// What the parts of a `Push` write, behind each other.
+    data
 }
 message! {
     /// Are you there? Yes.
@@ -216,7 +218,7 @@ impl ScrubObject {
 
 /// A part of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 2, compat = 2)]
+#[denc(v = 3, compat = 3)]
 pub struct PushPart {
     pub object: HObject,
     /// What was there is removed first.
@@ -232,7 +234,8 @@ pub struct PushPart {
     /// Every stored attribute; with the last part.
     pub attrs: Vec<(BString, Bytes)>,
     pub data_off: u64,
-    pub data: Bytes,
+    /// So many bytes of the message's data are this part's.
+    pub data_len: u32,
     pub size: u64,
     pub omap_header: Bytes,
     pub omap: Vec<(BString, Bytes)>,
@@ -399,7 +402,7 @@ mod tests {
                 backfilled: 3,
             },
             PgBody::Pull { object: HObject::min(), version: EVersion { epoch: Epoch(3), version: 7 } },
-            PgBody::Push(vec![PushPart { push: 3, seq: 1, ..PushPart::default() }]),
+            PgBody::Push(vec![PushPart { push: 3, seq: 1, data_len: 4, ..PushPart::default() }]),
             PgBody::Pushed(vec![(HObject::min(), 3)]),
             PgBody::PartTaken { object: HObject::min(), push: 3, seq: 1 },
             PgBody::Activate { history: PeerHistory::default(), serves: true },
@@ -427,7 +430,8 @@ mod tests {
         ];
         for body in bodies {
             let pgid = PgId { pool: PoolId(1), seed: 2 };
-            round_trip(&PgMessage { pgid, epoch: Epoch(3), round: Round { interval: Epoch(2), number: 3 }, osd: OsdId(1), body });
+            let (round, data) = (Round { interval: Epoch(2), number: 3 }, BufList::from(Bytes::from_static(b"data")));
+            round_trip(&PgMessage { pgid, epoch: Epoch(3), round, osd: OsdId(1), body, data });
         }
     }
 }
