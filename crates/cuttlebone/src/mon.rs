@@ -8,7 +8,7 @@ use crate::session::random_seed;
 use crate::config::DaemonConfig;
 use crate::daemon::{self, Daemon, stop_on_signals};
 use crate::flags::DaemonFlags;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use auth::{CryptoKey, EntityAuth, KeyKind, Keyring};
 use io::kv::{Layout, RocksConfig, RocksKv};
 use io::{Clock, Completions, EventLoop, EventLoopConfig};
@@ -91,8 +91,11 @@ When every monitor is lost: cuttlebone mon recover --help.
 
 /// A monitor whose file system is nearly full does not begin: it would end in the middle of something.
 fn refuse_without_room(config: &DaemonConfig, dir: &Path) -> Result<()> {
-    let available = room::available_percent(dir).with_context(|| format!("looking at the file system of {}", dir.display()))?;
-    let critical: i64 = config.get("mon_data_avail_crit").and_then(|v| v.trim().parse().ok()).unwrap_or(5);
+    let store = dir.join("kv");
+    let available = room::available_percent(&store).with_context(|| format!("{}: there is no monitor's store; run --mkfs first", dir.display()))?;
+    let option = admin::option::find("mon_data_avail_crit").expect("an option of the table");
+    let text = config.get(option.name).unwrap_or_else(|| option.default_for(true));
+    let critical: i64 = option.normalize(&text).map_err(|e| anyhow!("{} = {text:?}: {}", option.name, e.status))?.parse()?;
     if i64::from(available) <= critical {
         bail!("{}: {available}% of the file system are available; with {critical}% (mon_data_avail_crit) or less no monitor begins", dir.display());
     }
@@ -202,7 +205,7 @@ mod tests {
     #[test]
     fn a_monitor_without_room_does_not_begin() {
         let dir = std::env::temp_dir().join(format!("cuttlebone-mon-room-{}", std::process::id()));
-        fs::create_dir_all(&dir).unwrap();
+        fs::create_dir_all(dir.join("kv")).unwrap();
         let begin = |critical: &str, store: &Path| {
             let conf = dir.join("ceph.conf");
             fs::write(&conf, format!("[mon]\nmon data avail crit = {critical}\n")).unwrap();
@@ -211,6 +214,6 @@ mod tests {
         let (full, well, gone) = (begin("100", &dir), begin("-1", &dir), begin("-1", &dir.join("none")));
         fs::remove_dir_all(&dir).unwrap();
         assert!(full.unwrap_err().to_string().contains("mon_data_avail_crit"));
-        assert!(well.is_ok() && gone.is_err());
+        assert!(well.is_ok() && gone.unwrap_err().to_string().contains("--mkfs"));
     }
 }

@@ -268,7 +268,6 @@ fn alerts(pgs: &PgMap, out: &mut HealthMap) {
 fn quota_checks(settings: &MgrSettings, map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
     let beyond = |used: u64, max: u64, percent: i64| percent > 0 && used as f64 >= max as f64 * percent as f64 / 100.0;
     let (mut full, mut near) = (Quotas::default(), Quotas::default());
-    // Those whose quota is reached the monitors tell of.
     for (id, pool) in map.pools.iter().filter(|(_, pool)| pool.flags & PgPool::FLAG_FULL_QUOTA == 0) {
         let sum = pgs.pool(*id).stats.sum;
         let (objects, bytes) = (sum.num_objects.max(0) as u64, sum.num_bytes.max(0) as u64);
@@ -277,11 +276,15 @@ fn quota_checks(settings: &MgrSettings, map: &OsdMap, pgs: &PgMap, out: &mut Hea
             (bytes, pool.quota_max_bytes, format!("{} (max {})", admin::human::bytes(bytes), admin::human::bytes(pool.quota_max_bytes))),
         ];
         for (used, max, text) in quotas {
-            let list = match () {
-                () if max == 0 || used >= max => continue,
-                () if beyond(used, max, settings.quota_critical_percent) => &mut full,
-                () if beyond(used, max, settings.quota_warn_percent) => &mut near,
-                () => continue,
+            if max == 0 || used >= max {
+                continue;
+            }
+            let list = if beyond(used, max, settings.quota_critical_percent) {
+                &mut full
+            } else if beyond(used, max, settings.quota_warn_percent) {
+                &mut near
+            } else {
+                continue;
             };
             list.pools.insert(*id);
             list.detail.push(format!("pool '{}' has {text}", map.pool_name.get(id).map_or("", String::as_str)));

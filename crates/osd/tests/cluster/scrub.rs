@@ -287,8 +287,8 @@ fn scrubs_come_by_themselves_and_repair_if_they_may() {
     c.settle();
 }
 
-/// What `filled` has written past the log: the last block of each object is in memory until there is more.
-const ON_DEVICE: u64 = 20 * 17 * 4096;
+/// What `filled_with` has written: whole blocks, past the log.
+const ON_DEVICE: u64 = 20 * 18 * 4096;
 
 /// Runs until that time.
 fn until(c: &mut Cluster, s: u64) {
@@ -389,11 +389,11 @@ fn scrubs_beside_recovery(during_recovery: &str) -> (usize, usize) {
         c.settle();
         c.crash(OsdId(2));
         c.run(200);
-        c.append_to(0..200, "while it is away");
+        c.append_to(0..800, "while it is away");
         c.start(OsdId(2));
         while !c.is_clean() {
             (0..2).for_each(|osd| c.order_scrub(OsdId(osd), false, false));
-            let recovers = c.pgs().iter().any(|pg| c.state(*pg).contains("recovering"));
+            let recovers = c.pgs().iter().any(|pg| ["recovering", "backfilling"].iter().any(|word| c.state(*pg).contains(word)));
             let said = c.said.len();
             c.run(5);
             let begun = c.said[said..].iter().filter(|line| line.ends_with("scrub starts")).count();
