@@ -32,6 +32,8 @@ pub(crate) struct Commands {
 
 /// Objects being recovered at once if nobody configured it.
 const RECOVERY_MAX: usize = 64;
+/// The same while no client asks for anything: the messages of one turn are on their way while those of the next are being read.
+const RECOVERY_MAX_ALONE: usize = 256;
 
 /// PGs that recover at once from an OSD, and to one. With one, half of the time is beginnings and ends when clients are busy.
 const BACKFILLS_MAX: usize = 4;
@@ -85,14 +87,23 @@ impl Commands {
     /// way to the next OSD busy. Upstream's own figures for devices (10 and 3) are what a PG of theirs may have, one object
     /// to a message and a transaction: they would leave us idle.
     pub fn recovery_max(&self, device_class: &str) -> usize {
+        self.configured_recovery_max(device_class).unwrap_or(RECOVERY_MAX)
+    }
+
+    /// The same while no client asks for anything.
+    pub fn recovery_max_alone(&self, device_class: &str) -> usize {
+        self.configured_recovery_max(device_class).unwrap_or(RECOVERY_MAX_ALONE)
+    }
+
+    fn configured_recovery_max(&self, device_class: &str) -> Option<usize> {
         let device = match device_class {
             "hdd" => "osd_recovery_max_active_hdd",
             _ => "osd_recovery_max_active_ssd",
         };
         match (self.config.u64("osd_recovery_max_active"), self.config.is_set(device)) {
-            (0, false) => RECOVERY_MAX,
-            (0, true) => self.config.u64(device).max(1) as usize,
-            (n, _) => n as usize,
+            (0, false) => None,
+            (0, true) => Some(self.config.u64(device).max(1) as usize),
+            (n, _) => Some(n as usize),
         }
     }
 
@@ -150,6 +161,7 @@ impl Osd {
     pub(crate) fn apply_options(&mut self) {
         self.sh.log_dups_tracked = self.commands.log_dups_tracked();
         self.sh.recovery_max = self.commands.recovery_max(&self.config.device_class);
+        self.sh.recovery_max_alone = self.commands.recovery_max_alone(&self.config.device_class);
         self.sh.recovery_pace.set(self.commands.recovery_sleep(&self.config.device_class));
         self.sh.recovery_freed = true;
         self.sh.log_entries_max = self.commands.log_entries(self.config.log_entries_max);

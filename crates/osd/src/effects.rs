@@ -156,8 +156,11 @@ pub(crate) struct Shared {
     /// Objects on their way to or from PGs whose primary we are, and their bytes.
     pub recovery_active: usize,
     pub recovery_bytes: u64,
-    /// As many of them as may be at once (`osd_recovery_max_active`).
+    /// As many of them as may be at once (`osd_recovery_max_active`), and while no client asks for anything.
     pub recovery_max: usize,
+    pub recovery_max_alone: usize,
+    /// When we last heard of a client's request, here or as a copy.
+    pub client_seen: Mono,
     pub recovery_pace: Pace,
     /// A PG that waits to be merged is clean.
     pub merge_news: bool,
@@ -231,10 +234,14 @@ impl Pace {
 /// Bytes of objects on their way, beyond which none is started that no client waits for.
 const RECOVERY_BYTES: u64 = 4 << 20;
 
+/// Clients that have asked for nothing for so long have nothing to wait for.
+const CLIENTS_GONE: Duration = Duration::from_secs(1);
+
 impl Shared {
     /// True if one more object may be on its way.
-    pub fn recovery_has_room(&self) -> bool {
-        self.recovery_active < self.recovery_max && self.recovery_bytes < RECOVERY_BYTES && self.recovery_pace.may_start()
+    pub fn recovery_has_room(&self, now: Mono) -> bool {
+        let max = if now - self.client_seen > CLIENTS_GONE { self.recovery_max_alone } else { self.recovery_max };
+        self.recovery_active < max && self.recovery_bytes < RECOVERY_BYTES && self.recovery_pace.may_start()
     }
 
     pub fn recovery_takes_off(&mut self, bytes: u64) {

@@ -130,6 +130,8 @@ impl Osd {
             recovery_active: 0,
             recovery_bytes: 0,
             recovery_max: commands.recovery_max(&config.device_class),
+            recovery_max_alone: commands.recovery_max_alone(&config.device_class),
+            client_seen: Mono::default(),
             merge_news: false,
             recovery_pace: Default::default(),
             recovery_freed: false,
@@ -334,7 +336,7 @@ impl Osd {
         if std::mem::take(&mut self.sh.recovery_freed) {
             let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
             for pg in self.pgs.values_mut().filter(|pg| pg.waits_to_recover()) {
-                if cx.sh.recovery_has_room() {
+                if cx.sh.recovery_has_room(now.mono) {
                     pg.recover(&mut cx);
                 }
             }
@@ -362,6 +364,9 @@ impl Osd {
             && epoch > self.maps.epoch()
         {
             return self.wait_for_map(now, epoch, from, tid, msg, fx);
+        }
+        if matches!(msg, Message::MOsdOp(_) | Message::RepOp(_)) {
+            self.sh.client_seen = now.mono;
         }
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         match msg {

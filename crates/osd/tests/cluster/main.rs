@@ -24,6 +24,7 @@ use bytes::Bytes;
 use harness::{Cluster, POOL};
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 use types::{OsdId, PgId};
 use types::msg::{Op, OsdOp};
 use types::msg::osd::osd_flag;
@@ -684,6 +685,33 @@ fn no_more_is_on_its_way_at_once_than_an_osd_may_recover() {
     }
     assert!(seen > 0 && waited > 0, "{seen} {waited}");
     c.invariant_copies_agree();
+}
+
+/// Objects in messages at a time while an OSD gets what it lacks, at most; clients may read meanwhile.
+fn most_pushes(beside_a_client: bool) -> usize {
+    let mut c = Cluster::new(763, 3, 8);
+    c.settle();
+    c.crash(OsdId(1));
+    c.append_to(0..1000, "x");
+    c.run_for(Duration::from_secs(5));
+    c.start(OsdId(1));
+    let (mut most, mut read) = (0, c.now.mono);
+    while !c.is_clean() {
+        if beside_a_client && c.now.mono - read > Duration::from_millis(100) {
+            read = c.now.mono;
+            (0..30).for_each(|n| drop(c.submit(n % 3, &format!("o{n}"), osd_flag::READ, vec![OsdOp::read(0, 0)])));
+        }
+        c.step();
+        most = most.max(c.pushes().iter().map(Vec::len).sum());
+    }
+    most
+}
+
+#[test]
+fn where_no_client_asks_for_anything_more_is_on_its_way() {
+    let (beside, alone) = (most_pushes(true), most_pushes(false));
+    // Of two primaries.
+    assert!(beside <= 2 * 64 && alone > 2 * 64, "{beside} {alone}");
 }
 
 #[test]

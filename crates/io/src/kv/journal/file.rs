@@ -48,6 +48,9 @@ impl RingFile {
     /// For reading at opening. Errors: it is missing, or not as long as the ring.
     pub fn open_to_read(path: &Path, size: u64) -> io::Result<Self> {
         let file = File::open(path)?;
+        // All of it will be read: the disk may begin.
+        // SAFETY: no pointers are passed; the descriptor is ours. A hint: whatever comes of it.
+        let _ = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_WILLNEED) };
         match file.metadata()?.len() {
             len if len == size => Ok(RingFile { file, size, ahead: 0, pool: BufferPool::default() }),
             len => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{len} bytes long instead of {size}"))),

@@ -13,6 +13,8 @@ use std::io;
 pub const PAGE: u64 = 4096;
 /// Bytes of a frame before its payload.
 pub const HEADER: usize = 48;
+/// Read at a time where it is not known what there is.
+const SCANNED_BYTES: usize = 1 << 20;
 const MAGIC: u32 = u32::from_le_bytes(*b"cbj1");
 
 /// Where the bytes are. Frames begin at multiples of `PAGE`, and are written in multiples of it.
@@ -212,16 +214,21 @@ impl<M: Medium> Reader<M> {
     /// At the end: the first frame behind it that was written when the missing one had been durable for long. Then the
     /// medium has lost something that it had promised.
     pub fn durable_beyond(&self) -> io::Result<Option<Place>> {
-        let mut pos = self.next.pos;
-        while pos < self.start + self.size {
-            if let Some((h, _)) = self.frame_at(pos)?
-                && h.place.run == self.next.run
-                && h.place.seq > self.next.seq
-                && h.synced >= self.next.seq
-            {
-                return Ok(Some(h.place));
+        let is_such = |h: &Header| h.place.run == self.next.run && h.place.seq > self.next.seq && h.synced >= self.next.seq;
+        let (mut pos, end) = (self.next.pos, self.start + self.size);
+        let mut chunk = vec![0; SCANNED_BYTES];
+        while pos < end {
+            let off = pos % self.size;
+            let n = (end - pos).min(self.size - off).min(SCANNED_BYTES as u64) as usize;
+            self.medium.read(off, &mut chunk[..n])?;
+            for page in chunk[..n].chunks(PAGE as usize) {
+                // A head is enough to know most of them that are something else.
+                let is_likely = Header::parse(page).is_some_and(|h| is_such(&h));
+                if is_likely && let Some((h, _)) = self.frame_at(pos)?.filter(|(h, _)| is_such(h)) {
+                    return Ok(Some(h.place));
+                }
+                pos += PAGE;
             }
-            pos += PAGE;
         }
         Ok(None)
     }
