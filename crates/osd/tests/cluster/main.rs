@@ -699,7 +699,9 @@ fn most_pushes(beside_a_client: bool) -> usize {
     while !c.is_clean() {
         if beside_a_client && c.now.mono - read > Duration::from_millis(100) {
             read = c.now.mono;
-            (0..30).for_each(|n| drop(c.submit(n % 3, &format!("o{n}"), osd_flag::READ, vec![OsdOp::read(0, 0)])));
+            for n in 0..30 {
+                c.submit(n % 3, &format!("o{n}"), osd_flag::READ, vec![OsdOp::read(0, 0)]);
+            }
         }
         c.step();
         most = most.max(c.pushes().iter().map(Vec::len).sum());
