@@ -92,7 +92,10 @@ When every monitor is lost: cuttlebone mon recover --help.
 /// A monitor whose file system is nearly full does not begin: it would end in the middle of something.
 fn refuse_without_room(config: &DaemonConfig, dir: &Path) -> Result<()> {
     let store = dir.join("kv");
-    let available = room::available_percent(&store).with_context(|| format!("{}: there is no monitor's store; run --mkfs first", dir.display()))?;
+    let available = room::available_percent(&store).with_context(|| match store.try_exists() {
+        Ok(false) => format!("{} is not a monitor's directory; run --mkfs first", dir.display()),
+        _ => format!("looking at the file system of {}", store.display()),
+    })?;
     let option = admin::option::find("mon_data_avail_crit").expect("an option of the table");
     let text = config.get(option.name).unwrap_or_else(|| option.default_for(true));
     let critical: i64 = option.normalize(&text).map_err(|e| anyhow!("{} = {text:?}: {}", option.name, e.status))?.parse()?;

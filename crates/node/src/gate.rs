@@ -5,11 +5,11 @@
 //! Holds: a session known here has proven its ticket with the answer to our own challenge.
 
 use auth::cephx::{RotatingSecrets, ServiceAuth, ServiceReply};
-use msgr::{ConnId, Endpoint, Event};
+use msgr::{ConnId, Endpoint, Event, PeerInfo};
 use rand_chacha::ChaCha8Rng;
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use types::{EntityKind, EntityName, Errno};
+use types::{EntityInst, EntityKind, EntityName, Errno};
 
 const METHOD_CEPHX: u32 = 2;
 
@@ -20,6 +20,14 @@ pub struct Visitor {
     pub global_id: u64,
     /// Capabilities for this kind of daemon, as text.
     pub caps: String,
+}
+
+impl Visitor {
+    /// As what its requests are known. Not by the ticket's global id: a client that was given another one goes on under the first, and
+    /// sends what was under way again (`ProtocolV2::handle_client_ident` in src/msg/async/ProtocolV2.cc).
+    pub fn inst(&self, peer: &PeerInfo) -> EntityInst {
+        EntityInst { kind: self.name.kind, num: peer.num }
+    }
 }
 
 /// What somebody shows who wants in.

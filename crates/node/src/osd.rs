@@ -22,7 +22,7 @@ use std::time::Duration;
 use store::{BlockDev, IoId, Kv, Store};
 use types::msg::internal_osd::OsdPing;
 use types::msg::{MCommand, MCommandReply, Message, RawMessage};
-use types::{AddrVec, EntityAddr, EntityInst, EntityKind, Errno, Mono, Now, OsdId, features};
+use types::{AddrVec, EntityAddr, EntityKind, Errno, Mono, Now, OsdId, features};
 
 /// How long a stopping OSD waits for the map to say that it is down.
 const STOP_PATIENCE: Duration = Duration::from_secs(2);
@@ -193,8 +193,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         let caps = visitor.caps.parse::<OsdCaps>().unwrap_or_default();
         let info = SessionInfo {
             name: visitor.name.clone(),
-            // Not the ticket's global id: a client that was given another one goes on under the first, and so do its requests.
-            inst: EntityInst { kind: visitor.name.kind, num: peer.num },
+            inst: visitor.inst(&peer),
             addr: peer.addrs.0.first().copied().unwrap_or_default(),
             caps,
         };

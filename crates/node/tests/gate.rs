@@ -8,7 +8,7 @@ use node::Gate;
 use rand::SeedableRng;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use types::{AddrVec, EntityAddr, EntityKind, EntityName, Errno, Mono, Now, Utime};
+use types::{AddrVec, EntityAddr, EntityInst, EntityKind, EntityName, Errno, Mono, Now, Utime};
 
 const NOW: Now = Now { mono: Mono(1), wall: Utime { sec: 1_000_000, nsec: 0 } };
 const DIALLED: SockId = SockId(SockId::ACCEPTED);
@@ -153,8 +153,11 @@ fn each_comes_in_as_what_his_ticket_says() {
         let mut visit = Visit::new(owner, kind, num);
         let (refused, heard) = visit.run();
         assert_eq!(refused, None);
-        let Some(Event::Ready { conn, .. }) = heard.first() else { panic!("{owner}: {heard:?}") };
+        let Some(Event::Ready { conn, peer }) = heard.first() else { panic!("{owner}: {heard:?}") };
         let visitor = visit.gate.visitor(*conn).unwrap();
+        // But under the number that he gives: he may have been given another global id than he had when he sent something first.
+        assert_eq!(visitor.inst(peer), EntityInst { kind, num });
+        assert_ne!(visitor.global_id as i64, num);
         assert_eq!((visitor.name.to_string(), visitor.caps.as_str()), (owner.to_string(), "allow *"));
     }
 }

@@ -159,7 +159,7 @@ pub(crate) struct Shared {
     /// As many of them as may be at once (`osd_recovery_max_active`), and while no client asks for anything.
     pub recovery_max: usize,
     pub recovery_max_alone: usize,
-    /// When we last heard of a client's request, here or as a copy.
+    /// When a client's request last came, here or as a copy, or was answered.
     pub client_seen: Mono,
     pub recovery_pace: Pace,
     /// A PG that waits to be merged is clean.

@@ -171,7 +171,8 @@ impl MonClient {
         self.session.deadline = None;
         self.session.interval = self.config.hunt_interval;
         let first = *self.first_global_id.get_or_insert(self.cephx.global_id());
-        if self.config.name.kind == EntityKind::CLIENT {
+        // OSDs have a number of their own, and a manager goes by the id that it has now.
+        if ![EntityKind::OSD, EntityKind::MGR].contains(&self.config.name.kind) {
             ep.set_num(first as i64);
         }
         self.say(MonClientEvent::Authenticated { global_id: self.cephx.global_id() });

@@ -434,6 +434,7 @@ impl Pg {
     pub(super) fn send_reply(&mut self, cx: &mut Cx<'_>, reply: Reply) {
         let Some(to) = reply.to else { return };
         let latency = cx.now.mono - reply.received;
+        cx.sh.client_seen = cx.now.mono;
         tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, reqid = %reply.reqid, result = reply.msg.result, "reply");
         cx.sh.perf.op_done(OpCost { latency, ..reply.cost });
         cx.sh.history.note(cx.now.mono, latency, || {

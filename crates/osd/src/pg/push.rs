@@ -252,6 +252,9 @@ impl Pg {
             };
             self.take_part(cx, from, round, (part, data), &mut taken);
         }
+        if !data.is_empty() {
+            tracing::warn!(pg = %self.id, %from, bytes = data.len(), "a push with more data than its parts");
+        }
         let Taken { mut txn, whole } = taken;
         if whole.is_empty() {
             return;

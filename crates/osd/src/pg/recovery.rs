@@ -319,7 +319,7 @@ impl Pg {
         }
         let may = !self.is_forbidden(cx);
         self.settle_slots(cx, may);
-        while let Some(object) = self.recovery.next(self.slots.are_held() && cx.sh.recovery_has_room(cx.now.mono), cx.sh.recovery_max) {
+        while let Some(object) = self.recovery.next(self.slots.are_held() && cx.sh.recovery_has_room(cx.now.mono), cx.sh.recovery_max_alone) {
             self.recover_object(cx, object);
         }
         let r = &mut self.recovery;

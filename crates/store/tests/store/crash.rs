@@ -14,6 +14,7 @@ fn run(seed: u64, fails: bool) {
     let rng = &mut rng(seed);
     let disk = Driver::format(64 << 20);
     let mut d = Driver::mount(&disk, tight_config(rng));
+    d.bulk_every = 3;
     create_colls(&mut d, rng);
     // Version n of a collection is the model after its n-th transaction.
     let mut history = [vec![Model::default()], vec![Model::default()]];
@@ -48,6 +49,7 @@ fn run(seed: u64, fails: bool) {
         disk.crash(rng);
         assert_eq!(fsck(&mut disk.dev(), &disk.kv(), true).unwrap().errors, []);
         d = Driver::mount(&disk, tight_config(rng));
+        d.bulk_every = 3;
         for which in 0..2 {
             let found = d.store.coll_get(COLLS[which], b"version").unwrap();
             let version = found.map_or(0, |v| std::str::from_utf8(&v).unwrap().parse::<usize>().unwrap());

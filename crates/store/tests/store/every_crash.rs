@@ -27,6 +27,8 @@ struct Script {
 struct Explorer {
     name: &'static str,
     config: StoreConfig,
+    /// See `Driver`.
+    bulk_every: u64,
     /// What a collection holds after each of its transactions.
     history: [Vec<Model>; 2],
     /// Media that were looked at, by digest, and what they hold.
@@ -40,9 +42,9 @@ struct Explorer {
 }
 
 impl Explorer {
-    fn new(name: &'static str, config: StoreConfig) -> Self {
+    fn new(name: &'static str, config: StoreConfig, bulk_every: u64) -> Self {
         let history = [vec![Model::default()], vec![Model::default()]];
-        Explorer { name, config, history, known: HashMap::new(), unfinished: Vec::new(), trail: Vec::new(), runs: 0, crashes: 0 }
+        Explorer { name, config, bulk_every, history, known: HashMap::new(), unfinished: Vec::new(), trail: Vec::new(), runs: 0, crashes: 0 }
     }
 
     /// A transaction as its collection's next one.
@@ -102,6 +104,7 @@ impl Explorer {
             self.trail = before.clone();
             let disk = medium.promised();
             let mut d = Driver::mount(&disk, self.config.clone());
+            d.bulk_every = self.bulk_every;
             let (mut acked, mut sent) = (held, held);
             let mut submitted: Vec<(TxcId, usize, usize)> = Vec::new();
             let mut turns = turns.iter();
@@ -360,17 +363,21 @@ fn scripts() -> Vec<Script> {
 #[test]
 fn whatever_a_power_failure_leaves_of_a_short_sequence_holds_what_was_acknowledged() {
     let tight = StoreConfig { deferred_window_bytes: 1, deferred_bytes_max: 1, data_cache_bytes: 0, onode_cache_bytes: 0, ..lazy() };
-    let (mut crashes, mut media) = (0, 0);
+    let (mut runs, mut crashes, mut media) = (0, 0, 0);
     for config in [lazy(), tight] {
-        for script in scripts() {
-            // Deferred writes go to their place at once; the log grows while they are on their way.
-            let mut e = Explorer::new(script.name, StoreConfig { deferred_batch_bytes: 1, ..config.clone() });
-            e.run(script);
-            eprintln!("{}: {} runs, {} media left, {} of them different", e.name, e.runs, e.crashes, e.known.len());
-            crashes += e.crashes;
-            media += e.known.len();
+        // Nothing is bulk, every other transaction is, and all.
+        for bulk_every in [u64::MAX, 2, 1] {
+            for script in scripts() {
+                // Deferred writes go to their place at once; the log grows while they are on their way.
+                let mut e = Explorer::new(script.name, StoreConfig { deferred_batch_bytes: 1, ..config.clone() }, bulk_every);
+                e.run(script);
+                eprintln!("{}: {} runs, {} media left, {} of them different", e.name, e.runs, e.crashes, e.known.len());
+                crashes += e.crashes;
+                media += e.known.len();
+                runs += e.runs;
+            }
         }
     }
-    eprintln!("{crashes} media left, {media} of them different");
+    eprintln!("{runs} runs, {crashes} media left, {media} of them different");
     assert!(media > 5_000);
 }

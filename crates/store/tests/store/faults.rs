@@ -205,7 +205,6 @@ fn stores_of_others_and_halves_of_stores_are_named() {
 #[test]
 fn one_turn_shares_one_flush_and_one_write_needs_one() {
     let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
-    d.bulk_every = u64::MAX;
     for n in 0..10 {
         d.submit(write(&object(COLL, n), 0, vec![1; 4096])).unwrap();
     }
@@ -257,7 +256,6 @@ fn a_large_write_waits_for_the_device_and_then_for_the_database() {
 fn a_slow_disk_slows_commits_down_not_memory_up() {
     let config = StoreConfig { deferred_batch_bytes: 64 << 10, deferred_bytes_max: 256 << 10, ..StoreConfig::default() };
     let (mut d, mut rng) = mounted(16 << 20, config);
-    d.bulk_every = u64::MAX;
     d.committed.clear();
     // Everything but the data device answers.
     for n in 0..500 {

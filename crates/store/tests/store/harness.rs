@@ -65,7 +65,7 @@ impl Driver {
             checksum_errors: 0,
             poisoned: None,
             now: Now::default(),
-            bulk_every: 3,
+            bulk_every: u64::MAX,
             next: 0,
         }
     }

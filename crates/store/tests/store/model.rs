@@ -9,6 +9,7 @@ fn run(seed: u64, txns: usize) {
     let rng = &mut rng(seed);
     let disk = Driver::format(64 << 20);
     let mut d = Driver::mount(&disk, tight_config(rng));
+    d.bulk_every = 3;
     create_colls(&mut d, rng);
     let free = d.store.statfs().available;
     let mut models = [Model::default(), Model::default()];
@@ -46,6 +47,7 @@ fn run(seed: u64, txns: usize) {
     // Again from the disk.
     let allocated = d.store.statfs();
     let mut d = Driver::mount(&disk, tight_config(rng));
+    d.bulk_every = 3;
     assert_eq!(d.store.statfs().stored, allocated.stored);
     for (coll, model) in COLLS.into_iter().zip(&models) {
         model.check_all(&mut d, rng, coll);

@@ -162,6 +162,7 @@ fn rot_in_what_was_never_read_back_is_always_found() {
         let mut rng = rng(seed);
         let config = tight_config(&mut rng);
         let mut d = Driver::mount(&Driver::format(16 << 20), config);
+        d.bulk_every = 3;
         create_colls(&mut d, &mut rng);
         let mut models = [Model::default(), Model::default()];
         for _ in 0..60 {

@@ -173,6 +173,26 @@ fn what_was_durable_and_is_gone_is_noticed() {
     assert_eq!((found.len(), reader.durable_beyond().unwrap()), (19, None));
 }
 
+/// However much is gone in between, and where the ring begins anew.
+#[test]
+fn what_is_left_of_it_is_found_far_behind() {
+    let size = 600 * PAGE;
+    for (frames, from, gone) in [(550u64, 0, 4..400u64), (1000, 450, 460..990)] {
+        let mut w = Writer::start(Mem::new(size), size, Place { pos: 0, seq: 1, run: 7 }, 8).unwrap();
+        let mut places = Vec::new();
+        for n in 0..frames {
+            append(&mut w, &[n as u8; 100]);
+            places.push(w.last);
+            w.sync().unwrap();
+        }
+        let mut rotten = w.medium.clone();
+        gone.clone().for_each(|n| rotten.bytes[(places[n as usize].pos % size) as usize + 60] ^= 1);
+        let (found, reader) = read(&rotten, size, places[from as usize]);
+        assert_eq!(found.len() as u64, gone.start - from);
+        assert_eq!(reader.durable_beyond().unwrap(), Some(places[gone.end as usize]));
+    }
+}
+
 #[test]
 fn after_a_failed_flush_nothing_is_promised_any_more() {
     let first = Place { pos: 0, seq: 1, run: 7 };
