@@ -143,7 +143,7 @@ def main():
         time.sleep(5)
         for round in range(a.rounds):
             for load, mode, size, depth in LOADS:
-                if a.only and a.only not in load:
+                if a.only and not any(part in load for part in a.only.split(",")):
                     continue
                 order = list(clusters.items())
                 for name, cluster in order if round % 2 == 0 else order[::-1]:

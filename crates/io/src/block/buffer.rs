@@ -16,7 +16,7 @@ const MAPPED_LEN_MIN: usize = 256 << 10;
 /// From this capacity on they lie at multiples of it: the size of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 /// Bytes kept for reuse, unless a pool is told otherwise.
-const KEPT_BYTES_MAX: usize = 16 << 20;
+const KEPT_BYTES_MAX: usize = 8 << 20;
 
 /// Where buffers come from and go back to.
 #[derive(Clone)]
