@@ -3,7 +3,7 @@
 use crate::buf::zeros;
 use crate::deferred::{Batch, Record};
 use crate::onode::{BLOCK, Block};
-use crate::store::{FlushFor, IoKind};
+use crate::store::{Flush, FlushFor, IoKind};
 use crate::txc::{Change, Pend, Source, Txc, TxcState, compose};
 use crate::*;
 use bytes::Bytes;
@@ -171,7 +171,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
         if !self.applied.is_empty() {
             let id = self.io(IoKind::KvFlush);
-            self.flushing.push_back((id, std::mem::take(&mut self.applied)));
+            self.flushing.push_back(Flush { id, since: self.now, txcs: std::mem::take(&mut self.applied) });
             self.kv.flush(id);
         }
         if self.dev_flushing.is_none() && !self.dev_waiting.is_empty() {
@@ -208,8 +208,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// A flush covers all that was applied before it was asked for, so what older flushes were to cover too.
     pub(crate) fn handle_kv_flushed(&mut self, id: IoId) {
-        let covered = self.flushing.partition_point(|(older, _)| *older <= id);
-        let numbers: Vec<u64> = self.flushing.drain(..covered).flat_map(|(_, numbers)| numbers).collect();
+        let covered = self.flushing.partition_point(|older| older.id <= id);
+        if let Some(last) = covered.checked_sub(1).and_then(|at| self.flushing.get(at)) {
+            self.flush_took.learn(self.now - last.since);
+        }
+        let numbers: Vec<u64> = self.flushing.drain(..covered).flat_map(|flush| flush.txcs).collect();
         for number in numbers {
             let Some(txc) = self.txcs.remove(&number) else { continue };
             self.deferred.committed = self.deferred.committed.max(txc.deferred_seq);

@@ -1,11 +1,17 @@
 //! Tunables, one struct, so that simulation can shrink and shuffle them.
 
+use std::time::Duration;
+
 /// How a store behaves; `Default` is for flash.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
     /// Writes up to this many bytes go through the key-value log and reach their place later
     /// (`bluestore_prefer_deferred_size`); longer ones go straight to free space.
     pub prefer_deferred_size: u32,
+    /// Bulk goes straight to free space, however short, while a flush of the log takes less than this. A disk where each write costs as
+    /// much as a hundred kilobytes rather takes many pieces in one write of the log, and to their places in its order.
+    /// Measured, because virtual disks of flash say that their head moves.
+    pub bulk_flush_max: Duration,
     /// Deferred bytes that start a batch of device writes; what is less stays in the log.
     pub deferred_batch_bytes: u64,
     /// Deferred bytes on their way to the device at a time: every flush, of the key-value engine's log too, waits for
@@ -34,6 +40,7 @@ impl Default for StoreConfig {
     fn default() -> Self {
         StoreConfig {
             prefer_deferred_size: 32 << 10,
+            bulk_flush_max: Duration::from_millis(15),
             deferred_batch_bytes: 4 << 20,
             deferred_window_bytes: 128 << 10,
             deferred_bytes_max: 8 << 20,

@@ -4,13 +4,14 @@ use crate::alloc::Allocator;
 use crate::cache::{BlockCache, OnodeCache};
 use crate::deferred::{Deferred, Record};
 use crate::onode::{BLOCK, Onode, SEG_BLOCKS, Segment};
-use crate::store::ById;
+use crate::store::{ById, Typical};
 use crate::verified::Verified;
 use crate::*;
 use bytes::Bytes;
 use denc::{Decode, DecodeError, Encode};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
+use types::Mono;
 use uuid::Uuid;
 
 /// What this build writes, and the newest it reads.
@@ -108,6 +109,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             cache: BlockCache::default(),
             budget: Default::default(),
             verified: Verified::new(config.verified_regions),
+            flush_took: Typical::default(),
             config,
             nid_next: scan.nid_max + 1,
             stored: scan.stored,
@@ -122,6 +124,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             queued: Vec::new(),
             applied: Vec::new(),
             flushing: VecDeque::new(),
+            now: Mono::default(),
             deferred: scan.deferred,
             io_next: 0,
             ios: ById::default(),

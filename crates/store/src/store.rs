@@ -13,8 +13,9 @@ use crate::*;
 use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
+use std::time::Duration;
 use types::msg::BufList;
-use types::{Errno, HObject, Now, PgId, PoolId, ShardPgId};
+use types::{Errno, HObject, Mono, Now, PgId, PoolId, ShardPgId};
 
 /// The collection for what belongs to the OSD itself (superblock, maps): pool -1, every hash (create it with 0 bits).
 pub const META_COLL: ShardPgId = ShardPgId { pg: PgId { pool: PoolId(-1), seed: 0 }, shard: ShardPgId::NO_SHARD };
@@ -64,7 +65,11 @@ pub struct Store<D, K> {
     /// Applied since the last database flush was started.
     pub(crate) applied: Vec<u64>,
     /// Database flushes in flight, oldest first, with what each covers beside what those before it do.
-    pub(crate) flushing: VecDeque<(IoId, Vec<u64>)>,
+    pub(crate) flushing: VecDeque<Flush>,
+    /// What a database flush took lately, queueing included.
+    pub(crate) flush_took: Typical,
+    /// When somebody last asked for something or an I/O ended.
+    pub(crate) now: Mono,
     pub(crate) deferred: Deferred,
 
     // I/O.
@@ -94,6 +99,31 @@ const RESERVE_LEAST: u64 = 64 << 20;
 /// Bytes of a file system beneath a sparse file that are left to the database and the log on it.
 const BENEATH_RESERVE: u64 = 128 << 20;
 
+/// What something takes as a rule: about two of three take less. A mean would go by the few that met something else on the disk.
+pub(crate) struct Typical(pub Duration);
+
+impl Default for Typical {
+    fn default() -> Self {
+        Typical(Self::LEAST)
+    }
+}
+
+impl Typical {
+    /// A dozen steps from there to what a disk whose head moves takes.
+    const LEAST: Duration = Duration::from_micros(500);
+
+    pub fn learn(&mut self, took: Duration) {
+        self.0 = if took > self.0 { self.0 * 5 / 4 } else { (self.0 * 8 / 9).max(Self::LEAST) };
+    }
+}
+
+/// A flush of the database, and whose changes it covers.
+pub(crate) struct Flush {
+    pub id: IoId,
+    pub since: Mono,
+    pub txcs: Vec<u64>,
+}
+
 /// Who wants the device flushed.
 pub(crate) enum FlushFor {
     Txc(u64),
@@ -105,14 +135,17 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Refused as a whole, with nothing done: ENOSPC, ENOENT (no such collection; cloning or moving nothing),
     /// EEXIST (collection), ENOTEMPTY (removing a collection with objects), EFBIG, EINVAL (an object that does not belong
     /// to the collection), EIO (poisoned).
-    pub fn submit(&mut self, _now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
+    pub fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
+        self.now = now.mono;
         self.start(Txc::new(txc, txn.coll), txn)
     }
 
-    /// The same for much data that nobody waits for: it goes straight to free space, however small its pieces are. The log keeps the time
-    /// short until a small write is durable, and has it written twice.
-    pub fn submit_bulk(&mut self, _now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
-        self.start(Txc { bulk: true, ..Txc::new(txc, txn.coll) }, txn)
+    /// The same for much data that nobody waits for: it goes straight to free space, however small its pieces are, unless flushes are slow
+    /// (`StoreConfig::bulk_flush_max`). The log keeps the time short until a small write is durable, and has it written twice.
+    pub fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
+        self.now = now.mono;
+        let bulk = self.flush_took.0 < self.config.bulk_flush_max;
+        self.start(Txc { bulk, ..Txc::new(txc, txn.coll) }, txn)
     }
 
     fn start(&mut self, txc: Txc, txn: Transaction) -> Result<(), Errno> {
@@ -136,6 +169,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// A device or key-value I/O has ended.
     pub fn handle_io(&mut self, now: Now, id: IoId, result: Result<Bytes, Errno>) {
         let Some(kind) = self.ios.remove(&id.0) else { return };
+        self.now = now.mono;
         match (kind, result) {
             (IoKind::Read { read, part }, result) => self.handle_read(now, read, part, result),
             (IoKind::PendRead { pend, piece, block, attempts }, result) => {

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use crate::harness::*;
+use std::time::Duration;
 use store::mem::MemIo;
 use store::*;
 use types::{Errno, ShardPgId};
@@ -234,6 +235,32 @@ fn bulk_goes_to_its_place_at_once_with_its_last_block() {
     let expected = [vec![1; 4096], vec![2; 5000], vec![1; 904]].concat();
     assert!(d.read_all(&mut rng, COLL, &obj).unwrap() == expected);
     assert!(d.store.is_idle());
+}
+
+#[test]
+fn where_flushes_are_slow_bulk_goes_through_the_log() {
+    let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+    // Whether ten thousand bytes go straight to their place after flushes that took so long.
+    let mut is_direct = |took_ms: u64, flushes: u32| {
+        for n in 0..flushes {
+            d.bulk_every = u64::MAX;
+            d.submit(write(&object(COLL, n), 0, vec![1; 100])).unwrap();
+            d.settle();
+            d.now.mono = d.now.mono + Duration::from_millis(took_ms);
+            d.run(&mut rng);
+        }
+        d.bulk_every = 1;
+        d.submit(write(&object(COLL, 100), 0, vec![2; 10_000])).unwrap();
+        d.settle();
+        let kinds: Vec<MemIo> = d.disk.pending().into_iter().map(|(_, kind)| kind).collect();
+        d.run(&mut rng);
+        assert!(d.store.is_idle());
+        kinds == [MemIo::Write(12288)]
+    };
+    assert!(is_direct(0, 1));
+    assert!(is_direct(100, 1), "one is an accident");
+    assert!(!is_direct(20, 20), "twenty are what the disk is like");
+    assert!(is_direct(1, 20));
 }
 
 #[test]
