@@ -119,7 +119,7 @@ impl Segment {
         let mut blocks = Vec::new();
         for _ in 0..varint(d)? {
             let (n, phys) = (varint(d)?, varint(d)?);
-            if n == 0 || blocks.len() as u64 + n > SEG_BLOCKS {
+            if n == 0 || n > SEG_BLOCKS - blocks.len() as u64 {
                 return Err(DecodeError::Invalid("segment: run length"));
             }
             blocks.reserve_exact(n as usize);
