@@ -70,7 +70,7 @@ fuzz: deps
 	scripts/fuzz-short
 
 # Everything at once against real processes, on machines of their own (network namespaces): make chaos SECONDS=60 SEED=1
-chaos: build
+chaos: build linearizability
 	tests/clients/chaos.py --bin $(BIN) --seconds $(or $(SECONDS),600) $(if $(SEED),--seed $(SEED))
 
 # What docs/operations.md says about replacing disks and nodes.
@@ -81,11 +81,12 @@ replace: build
 networks: build
 	tests/clients/networks.py --bin $(BIN)
 
-chaos-short: build
+chaos-short: build linearizability
 	tests/clients/chaos.py --bin $(BIN) --seconds 75
 
 # The checker of histories, which checks itself.
 linearizability: deps
+	@cd tests/linearizability && for wait in 5 20 60; do go mod download && exit; sleep $$wait; done; go mod download
 	cd tests/linearizability && go vet . && go test . && go build -o $(CACHE)/linearizability .
 
 # The whole cluster in simulation: new seeds for MINUTES (10), or SEEDS of them, or both at least, or one seed with what happened in it, shrunk if it fails.
