@@ -12,6 +12,7 @@ use io::IoSink;
 use io::block::{self, Backend, DevEvents, FileDev};
 use io::kv::{Layout, RocksConfig, RocksKv};
 use mio::unix::SourceFd;
+use qos::Io;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd};
@@ -20,7 +21,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 use store::*;
-use types::{Errno, HObject, Now, PgId, PoolId, ShardPgId};
+use types::{Errno, HObject, Mono, Now, PgId, PoolId, ShardPgId};
 use uuid::Uuid;
 
 type BenchStore = Store<FileDev, RocksKv>;
@@ -92,6 +93,7 @@ struct Bench {
     completed: Receiver<(IoId, Result<Bytes, Errno>)>,
     started: HashMap<u64, Instant>,
     latencies: Vec<Duration>,
+    begun: Instant,
     next: u64,
     flushes: u64,
     /// First and last row of each PG's log.
@@ -126,6 +128,7 @@ impl Bench {
             completed,
             started: HashMap::new(),
             latencies: Vec::new(),
+            begun: Instant::now(),
             next: 0,
             flushes: 0,
             logs: vec![(1, 0); PGS as usize],
@@ -167,6 +170,11 @@ impl Bench {
         Ok(())
     }
 
+    /// A clock that began with the bench.
+    fn now(&self) -> Now {
+        Now { mono: Mono(self.begun.elapsed().as_nanos() as u64 + 1), ..Now::default() }
+    }
+
     fn deliver(&mut self) {
         let mut done = Vec::new();
         self.events.take(&mut done);
@@ -174,7 +182,7 @@ impl Bench {
         done.extend(self.completed.try_iter());
         self.flushes += (done.len() - before) as u64;
         for (id, result) in done {
-            self.store.handle_io(Now::default(), id, result);
+            self.store.handle_io(self.now(), id, result);
         }
     }
 
@@ -211,6 +219,17 @@ impl Bench {
             n as f64 / self.flushes.max(1) as f64,
             rss_mb(),
         );
+        let device = self.store.device();
+        let known = if device.is_learned() { "" } else { ", not learned" };
+        println!(
+            "    device: {:.0} reads and {:.0} writes of 4 KiB a second, {:.0} and {:.0} MB/s, flush {:.0} us, depth {:.1}{known}",
+            device.per_second(Io::Read, 4096),
+            device.per_second(Io::Write, 4096),
+            device.per_second(Io::Read, 4 << 20) * 4.194304,
+            device.per_second(Io::Write, 4 << 20) * 4.194304,
+            device.cost(Io::Flush, 0) as f64 / 1e3,
+            device.depth(),
+        );
     }
 
     fn write(&mut self, obj: &HObject, off: u64, data: Bytes) {
@@ -227,7 +246,7 @@ impl Bench {
             t.ops.push(Op::CollRm { keys: (log.0..log.0 + 100).map(|n| row(n).into()).collect() });
             log.0 += 100;
         }
-        self.store.submit(Now::default(), TxcId(self.next), t).expect("accepted");
+        self.store.submit(self.now(), TxcId(self.next), t).expect("accepted");
     }
 }
 
@@ -282,7 +301,7 @@ fn bench(a: &Args) -> Result<(), Error> {
     b.run("(collections)", a, PGS.into(), |b, n| {
         let mut t = Transaction::new(ShardPgId::whole(PgId { pool: PoolId(1), seed: n as u32 }));
         t.create_coll(PGS.ilog2());
-        b.store.submit(Now::default(), TxcId(b.next), t).expect("accepted");
+        b.store.submit(b.now(), TxcId(b.next), t).expect("accepted");
     })?;
     let payload = Bytes::from(vec![0x5a; a.size]);
     let one = Args { depth: 1, seconds: 2, ..args()? };
@@ -301,6 +320,7 @@ fn bench(a: &Args) -> Result<(), Error> {
     b.run("overwrites", a, u64::MAX, |b, _| b.write(&object(random()), 0, payload.clone()))?;
     let read = |b: &mut Bench, n: u64, flags: ReadFlags| {
         let obj = object(n);
+        b.store.handle_timeout(b.now());
         b.store.read(ReadId(b.next), coll_of(&obj), &obj, 0, 1 << 30, flags);
     };
     b.run("random reads", a, u64::MAX, |b, _| read(b, random(), ReadFlags::default()))?;

@@ -463,6 +463,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         if self.mon.next_timeout().is_some_and(|at| at <= now.mono) {
             self.mon.handle_timeout(now, &mut self.endpoint);
         }
+        self.store.handle_timeout(now);
         if self.osd.next_timeout().is_some_and(|at| at <= now.mono) {
             self.osd.handle_timeout(now, &mut self.store, &mut self.effects);
         }
@@ -477,7 +478,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             }
             carry_out(world, action);
         }
-        let times = [self.endpoint.next_timeout(), self.mon.next_timeout(), self.osd.next_timeout(), self.stopping];
+        let times = [self.endpoint.next_timeout(), self.mon.next_timeout(), self.osd.next_timeout(), self.store.next_timeout(), self.stopping];
         if let Some(at) = times.into_iter().flatten().min() {
             world.wake_at(at);
         }

@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use denc::BString;
+use qos::{Class, DeviceModel, Share};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use store::{BlockDev, Kv, ObjectStat, ReadFlags, ReadId, StatFs, Store, Transaction, TxcId};
@@ -31,6 +32,9 @@ pub trait Disk {
     fn statfs(&self) -> StatFs;
     /// Bytes available for data, and bytes in all: the two cheap ones of `statfs`.
     fn space(&self) -> (u64, u64);
+    fn set_share(&mut self, now: Now, class: Class, share: Share);
+    /// See `Store::device`.
+    fn device(&self) -> &DeviceModel;
 }
 
 /// Keys with their values, ascending.
@@ -87,5 +91,11 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     }
     fn space(&self) -> (u64, u64) {
         (self.available(), self.total())
+    }
+    fn set_share(&mut self, now: Now, class: Class, share: Share) {
+        Store::set_share(self, now, class, share);
+    }
+    fn device(&self) -> &DeviceModel {
+        Store::device(self)
     }
 }

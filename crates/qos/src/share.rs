@@ -25,9 +25,10 @@ impl Share {
 }
 
 /// Who asks for a device's time (`op_scheduler_class` upstream).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Class {
     /// What a client waits for.
+    #[default]
     Client,
     /// Copies that are missing somewhere: data at risk.
     Recovery,

@@ -2,11 +2,13 @@
 
 use crate::buf::zeros;
 use crate::deferred::{Batch, Record};
+use crate::queue::Job;
 use crate::onode::{BLOCK, Block};
 use crate::store::{Flush, FlushFor, IoKind};
 use crate::txc::{Change, Pend, Source, Txc, TxcState, compose};
 use crate::*;
 use bytes::Bytes;
+use qos::Class;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use types::Errno;
@@ -136,7 +138,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let seq = self.deferred.next_seq;
         self.deferred.next_seq += 1;
         txc.deferred_seq = seq;
-        let (record, value) = Record::build(seq, txc.deferred.iter().map(|d| (d.phys, d.content.bytes())));
+        let (record, value) = Record::build(seq, txc.class, txc.deferred.iter().map(|d| (d.phys, d.content.bytes())));
         for (written, (phys, data)) in txc.deferred.iter().zip(&record.blocks) {
             self.deferred.fill(*phys, written.write, data);
         }
@@ -172,13 +174,16 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if !self.applied.is_empty() {
             let id = self.io(IoKind::KvFlush);
             self.flushing.push_back(Flush { id, since: self.now, txcs: std::mem::take(&mut self.applied) });
+            self.note_flush(id);
             self.kv.flush(id);
         }
         if self.dev_flushing.is_none() && !self.dev_waiting.is_empty() {
             self.dev_flushing = Some(std::mem::take(&mut self.dev_waiting));
             let id = self.io(IoKind::DevFlush);
+            self.note_flush(id);
             self.dev.flush(id);
         }
+        self.drive_device();
         self.onodes.trim(self.budget.of(self.config.onode_cache_bytes));
         self.cache.trim(self.budget.of(self.config.data_cache_bytes));
     }
@@ -271,9 +276,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// Goes on with the batch: little by little, for every flush has to wait for what the device has been given before.
     fn drive_deferred_batch(&mut self) {
-        while let Some((first, list)) = self.deferred.batch.as_mut().and_then(|b| b.next_write(self.config.deferred_window_bytes)) {
+        while let Some((class, first, list)) = self.deferred.batch.as_mut().and_then(|b| b.next_write(self.config.deferred_window_bytes)) {
             let id = self.io(IoKind::DeferredWrite { bytes: list.len() as u64 });
-            self.dev.write(id, first * BLOCK, list);
+            self.want(class, id, Job::Write { off: first * BLOCK, data: list });
         }
     }
 
@@ -323,7 +328,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                     let block = *block;
                     piece.from = Source::Reading;
                     pend.missing += 1;
-                    self.read_for_pend(id, i, block, 0);
+                    self.read_for_pend(pend.class, id, i, block, 0);
                 }
                 Source::Cell(cell) => {
                     let on = self.pends.get_mut(&cell.id).expect("an unfilled block is pending");
@@ -337,15 +342,16 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.pends.insert(id, pend);
     }
 
-    fn read_for_pend(&mut self, pend: u64, piece: usize, block: Block, attempts: u32) {
+    fn read_for_pend(&mut self, class: Class, pend: u64, piece: usize, block: Block, attempts: u32) {
         let id = self.io(IoKind::PendRead { pend, piece, block, attempts });
-        self.dev.read(id, block.phys * BLOCK, BLOCK as usize);
+        self.want(class, id, Job::Read { off: block.phys * BLOCK, len: BLOCK as usize });
     }
 
     pub(crate) fn handle_pend_read(&mut self, id: u64, piece: usize, block: Block, attempts: u32, result: Result<Bytes, Errno>) {
         let good = result.as_ref().is_ok_and(|data| data.len() as u64 == BLOCK && denc::crc32c(data) == block.crc);
         if !good && attempts < self.config.retry_disk_reads {
-            return self.read_for_pend(id, piece, block, attempts + 1);
+            let class = self.pends.get(&id).map_or(Class::Client, |p| p.class);
+            return self.read_for_pend(class, id, piece, block, attempts + 1);
         }
         if !good {
             self.unverify(block.phys);

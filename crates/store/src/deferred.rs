@@ -8,6 +8,7 @@ use crate::cache::BlockHasher;
 use crate::onode::BLOCK;
 use bytes::Bytes;
 use denc::{DecodeError, Decoder};
+use qos::Class;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use types::msg::BufList;
@@ -15,6 +16,8 @@ use types::msg::BufList;
 /// A record in the database.
 pub(crate) struct Record {
     pub seq: u64,
+    /// On whose account it is written to its place.
+    pub class: Class,
     pub blocks: Vec<(u64, Bytes)>,
 }
 
@@ -24,7 +27,7 @@ impl Record {
     }
 
     /// The record and its value; its blocks share the value's memory.
-    pub fn build<'a>(seq: u64, blocks: impl ExactSizeIterator<Item = (u64, &'a Bytes)> + Clone) -> (Record, Bytes) {
+    pub fn build<'a>(seq: u64, class: Class, blocks: impl ExactSizeIterator<Item = (u64, &'a Bytes)> + Clone) -> (Record, Bytes) {
         let n = blocks.len();
         let mut out = Vec::with_capacity(4 + n * (8 + BLOCK as usize));
         out.extend_from_slice(&(n as u32).to_le_bytes());
@@ -36,9 +39,10 @@ impl Record {
         let value = Bytes::from(out);
         let slice = |i: usize| value.slice(4 + 8 * n + i * BLOCK as usize..4 + 8 * n + (i + 1) * BLOCK as usize);
         let blocks = blocks.enumerate().map(|(i, (phys, _))| (phys, slice(i))).collect();
-        (Record { seq, blocks }, value)
+        (Record { seq, class, blocks }, value)
     }
 
+    /// Of a record found at mount it is not known any more whose it was: nobody's account suffers from a client's.
     pub fn parse(seq: u64, value: &Bytes) -> Result<Record, DecodeError> {
         let mut d = Decoder::shared(value);
         let n = d.count()?;
@@ -51,7 +55,7 @@ impl Record {
             blocks.push((phys, d.bytes(BLOCK as usize)?));
         }
         d.finish()?;
-        Ok(Record { seq, blocks })
+        Ok(Record { seq, class: Class::Client, blocks })
     }
 }
 
@@ -72,15 +76,15 @@ pub(crate) struct Batch {
     pub records: Vec<Record>,
     pub bytes: u64,
     /// What is still to be written where: sorted, newest content of each block, neighbours together.
-    runs: VecDeque<(u64, BufList)>,
+    runs: VecDeque<(Class, u64, BufList)>,
     /// Bytes on their way to the device.
     in_flight: u64,
 }
 
 impl Batch {
     /// The next device write, if there may be one more beside those on their way.
-    pub fn next_write(&mut self, window: u64) -> Option<(u64, BufList)> {
-        let len = self.runs.front()?.1.len() as u64;
+    pub fn next_write(&mut self, window: u64) -> Option<(Class, u64, BufList)> {
+        let len = self.runs.front()?.2.len() as u64;
         if self.in_flight > 0 && self.in_flight + len > window {
             return None;
         }
@@ -162,17 +166,21 @@ impl Deferred {
         let bytes = records.iter().map(Record::bytes).sum();
         self.bytes -= bytes;
         let mut newest = BTreeMap::new();
-        for (phys, data) in records.iter().flat_map(|r| &r.blocks) {
+        for (class, (phys, data)) in records.iter().flat_map(|r| r.blocks.iter().map(|b| (r.class, b))) {
             if !self.blocks.get(phys).is_some_and(|b| b.freed) {
-                newest.insert(*phys, data.clone());
+                newest.insert(*phys, (class, data.clone()));
             }
         }
-        let mut runs: VecDeque<(u64, BufList)> = VecDeque::new();
-        for (phys, data) in newest {
+        let mut runs: VecDeque<(Class, u64, BufList)> = VecDeque::new();
+        for (phys, (class, data)) in newest {
             let full = |list: &BufList| list.len() as u64 + BLOCK > run_bytes_max;
             match runs.back_mut() {
-                Some((first, list)) if *first + list.0.len() as u64 == phys && !full(list) => list.push(data),
-                _ => runs.push_back((phys, data.into())),
+                Some((of, first, list)) if *first + list.0.len() as u64 == phys && !full(list) => {
+                    // What a client's blocks travel with, travels on its account.
+                    *of = class.min(*of);
+                    list.push(data);
+                }
+                _ => runs.push_back((class, phys, data.into())),
             }
         }
         self.batch = Some(Batch { records, bytes, runs, in_flight: 0 });
@@ -201,7 +209,7 @@ mod tests {
     #[test]
     fn records_read_back() {
         let (a, b) = (block(1), block(2));
-        let (_, value) = Record::build(7, [(5, &a), (9, &b)].into_iter());
+        let (_, value) = Record::build(7, Class::Recovery, [(5, &a), (9, &b)].into_iter());
         let r = Record::parse(7, &value).unwrap();
         assert_eq!(r.blocks, [(5, a), (9, b)]);
         for n in [0, 3, 4, 20, value.len() - 1] {
@@ -214,10 +222,11 @@ mod tests {
         let mut d = Deferred { committed: 3, ..Deferred::default() };
         for (seq, phys) in [(1, 10), (2, 11), (3, 10), (4, 12)] {
             d.expect(phys, None);
-            d.push(Record { seq, blocks: vec![(phys, block(seq as u8))] });
+            let class = if seq == 2 { Class::Recovery } else { Class::Client };
+            d.push(Record { seq, class, blocks: vec![(phys, block(seq as u8))] });
         }
         d.start_batch(1 << 20);
-        assert_eq!(d.batch.unwrap().runs, [(10, BufList(vec![block(3), block(2)]))]);
+        assert_eq!(d.batch.unwrap().runs, [(Class::Client, 10, BufList(vec![block(3), block(2)]))]);
         assert_eq!(d.records.len(), 1);
     }
 
@@ -226,15 +235,15 @@ mod tests {
         let mut d = Deferred { committed: 99, ..Deferred::default() };
         for phys in 0..10 {
             d.expect(phys, None);
-            d.push(Record { seq: phys, blocks: vec![(phys, block(1))] });
+            d.push(Record { seq: phys, class: Class::Recovery, blocks: vec![(phys, block(1))] });
         }
         d.start_batch(2 * BLOCK);
         let batch = d.batch.as_mut().unwrap();
         let window = 4 * BLOCK;
-        let firsts: Vec<u64> = std::iter::from_fn(|| batch.next_write(window)).map(|(first, _)| first).collect();
+        let firsts: Vec<u64> = std::iter::from_fn(|| batch.next_write(window)).map(|(_, first, _)| first).collect();
         assert_eq!(firsts, [0, 2]);
         batch.written(2 * BLOCK);
-        assert_eq!(batch.next_write(window).map(|(first, list)| (first, list.len() as u64)), Some((4, 2 * BLOCK)));
+        assert_eq!(batch.next_write(window).map(|(_, first, list)| (first, list.len() as u64)), Some((4, 2 * BLOCK)));
         assert!(batch.next_write(window).is_none());
         batch.written(4 * BLOCK);
         // However small the window, something goes.

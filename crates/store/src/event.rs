@@ -1,6 +1,7 @@
 //! What the store says, and the small types its answers are made of.
 
 use bytes::Bytes;
+use qos::Class;
 use types::msg::BufList;
 use types::{Errno, HObject, Mono, ShardPgId};
 use uuid::Uuid;
@@ -28,6 +29,8 @@ pub struct ReadFlags {
     pub digest: bool,
     /// With `digest`: what need not be read again.
     pub trust: Option<Trust>,
+    /// On whose account the device is read.
+    pub class: Class,
 }
 
 /// What the device has returned lately, to whomever, with the right checksum.

@@ -28,6 +28,7 @@ mod meta;
 mod mount;
 mod onode;
 mod plan;
+mod queue;
 mod read;
 mod store;
 mod txc;

@@ -126,6 +126,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             flushing: VecDeque::new(),
             now: Mono::default(),
             deferred: scan.deferred,
+            queue: Default::default(),
             io_next: 0,
             ios: ById::default(),
             dev_waiting: Vec::new(),

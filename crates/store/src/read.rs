@@ -5,6 +5,7 @@
 
 use crate::buf::zeros;
 use crate::onode::{BLOCK, Block};
+use crate::queue::Job;
 use crate::store::IoKind;
 use crate::*;
 use bytes::Bytes;
@@ -138,7 +139,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         for (i, part) in op.parts.iter().enumerate() {
             if let Part::Device { blocks, .. } = part {
                 let id = self.io(IoKind::Read { read: number, part: i });
-                self.dev.read(id, blocks[0].phys * BLOCK, blocks.len() * BLOCK as usize);
+                self.want(op.flags.class, id, Job::Read { off: blocks[0].phys * BLOCK, len: blocks.len() * BLOCK as usize });
                 op.ios += 1;
             }
         }

@@ -6,11 +6,13 @@ use crate::alloc::Allocator;
 use crate::budget::Budget;
 use crate::cache::{BlockCache, BlockHasher, OnodeCache};
 use crate::deferred::Deferred;
+use crate::queue::DeviceQueue;
 use crate::read::ReadOp;
 use crate::txc::{Pend, Txc, TxcState};
 use crate::verified::Verified;
 use crate::*;
 use bytes::Bytes;
+use qos::Class;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
 use std::time::Duration;
@@ -73,6 +75,7 @@ pub struct Store<D, K> {
     pub(crate) deferred: Deferred,
 
     // I/O.
+    pub(crate) queue: DeviceQueue,
     pub(crate) io_next: u64,
     pub(crate) ios: ById<IoKind>,
     /// Who waits for the device flush after the one in flight, and for that one.
@@ -140,12 +143,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.start(Txc::new(txc, txn.coll), txn)
     }
 
-    /// The same for much data that nobody waits for: it goes straight to free space, however small its pieces are, unless flushes are slow
+    /// The same for much data that no client waits for, as recovery: it goes straight to free space, however small its pieces are, unless flushes are slow
     /// (`StoreConfig::bulk_flush_max`). The log keeps the time short until a small write is durable, and has it written twice.
     pub fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
         self.now = now.mono;
         let bulk = self.flush_took.0 < self.config.bulk_flush_max;
-        self.start(Txc { bulk, ..Txc::new(txc, txn.coll) }, txn)
+        self.start(Txc { bulk, class: Class::Recovery, ..Txc::new(txc, txn.coll) }, txn)
     }
 
     fn start(&mut self, txc: Txc, txn: Transaction) -> Result<(), Errno> {
@@ -170,6 +173,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     pub fn handle_io(&mut self, now: Now, id: IoId, result: Result<Bytes, Errno>) {
         let Some(kind) = self.ios.remove(&id.0) else { return };
         self.now = now.mono;
+        self.queue.ended(self.now, id);
         match (kind, result) {
             (IoKind::Read { read, part }, result) => self.handle_read(now, read, part, result),
             (IoKind::PendRead { pend, piece, block, attempts }, result) => {

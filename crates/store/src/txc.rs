@@ -5,6 +5,7 @@
 use crate::onode::{Block, Filled, Onode, PendCell, Segment};
 use crate::{KvBatch, KvOp, TxcId};
 use bytes::Bytes;
+use qos::Class;
 use std::sync::Arc;
 use types::ShardPgId;
 
@@ -108,6 +109,8 @@ pub(crate) struct Txc {
     pub others: Vec<ShardPgId>,
     pub state: TxcState,
     pub changes: Vec<Change>,
+    /// On whose account its data is written.
+    pub class: Class,
     /// Its data goes straight to free space.
     pub bulk: bool,
     /// Blocks that travel in the batch.
@@ -136,6 +139,7 @@ impl Txc {
             others: Vec::new(),
             state: TxcState::Prepare,
             changes: Vec::new(),
+            class: Class::Client,
             bulk: false,
             deferred: Vec::new(),
             deferred_seq: 0,
@@ -181,6 +185,7 @@ pub(crate) struct Piece {
 /// A block that is being put together, later pieces over earlier ones, over zeros.
 pub(crate) struct Pend {
     pub cell: Arc<PendCell>,
+    pub class: Class,
     /// Internal number of the transaction that writes it.
     pub txc: u64,
     /// Key of the onode and offset in the object, for reports.

@@ -2,6 +2,7 @@
 
 use crate::buf::{Cutter, block_crcs, zeros};
 use crate::onode::{BLOCK, Block, Onode, PendCell, SEG_BLOCKS};
+use crate::queue::Job;
 use crate::store::IoKind;
 use crate::txc::{Content, DeferredWrite, Pend, Piece, Source, Txc, compose};
 use crate::*;
@@ -99,7 +100,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             txc.ios += 1;
             txc.unflushed = true;
             self.direct.insert(first, part.clone());
-            self.dev.write(id, first * BLOCK, part);
+            self.want(txc.class, id, Job::Write { off: first * BLOCK, data: part });
         }
         Ok(())
     }
@@ -144,6 +145,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         txc.pending += 1;
         self.start_pend(Pend {
             cell: cell.clone(),
+            class: txc.class,
             txc: number,
             key: txc.planning.clone(),
             off: lblk * BLOCK,

@@ -12,6 +12,7 @@ use crate::effects::{Cx, Durable, PgStep, ReadFor, ReadResult, ReadRoute, TxcRou
 use crate::object::{INFO_ATTR, ObjectInfo};
 use bytes::Bytes;
 use denc::BString;
+use qos::Class;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use store::{ReadFlags, ReadId, Transaction};
@@ -66,6 +67,8 @@ struct PushState {
     off: u64,
     /// The read under way. The answer to any other belongs to a push that was given up, perhaps of another content.
     reading: Option<ReadId>,
+    /// On whose account it is read.
+    class: Class,
     /// The omap key the next part goes on behind.
     after: Option<BString>,
 }
@@ -112,7 +115,8 @@ impl Pg {
         let info = info.ok_or(Errno::EIO)?;
         cx.sh.perf.recovery_op(info.size);
         let (attrs, size) = (attrs.into_iter().collect(), info.size);
-        let state = PushState { round, push, seq: 0, info, attrs, off: 0, reading: None, after: None };
+        let class = if self.recovery.is_waited_for(&object) { Class::Client } else { Class::Recovery };
+        let state = PushState { round, push, seq: 0, info, attrs, off: 0, reading: None, class, after: None };
         self.pushes.out.insert((to, object.clone()), state);
         self.next_part(cx, to, object);
         Ok((push, size))
@@ -139,9 +143,9 @@ impl Pg {
         let Some(state) = self.pushes.out.get_mut(&(to, object.clone())) else { return };
         if state.off < state.info.size {
             let len = PART_BYTES.min(state.info.size - state.off);
-            let (off, interval) = (state.off, state.round.interval);
+            let (off, interval, class) = (state.off, state.round.interval, state.class);
             let route = ReadRoute { pgid: self.id, interval, what: ReadFor::Push { to, object: object.clone() } };
-            let flags = ReadFlags { nocache: true, ..ReadFlags::default() };
+            let flags = ReadFlags { nocache: true, class, ..ReadFlags::default() };
             state.reading = Some(cx.read(self.coll, &object, off, len, flags, route));
             return;
         }

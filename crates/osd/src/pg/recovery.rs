@@ -149,6 +149,10 @@ impl Recovery {
     }
 
     /// Objects on their way.
+    pub fn is_waited_for(&self, object: &HObject) -> bool {
+        self.waiting.contains_key(object)
+    }
+
     pub fn in_flight(&self) -> usize {
         self.flights.len()
     }

@@ -142,6 +142,7 @@ fn a_read_from_before_an_overwrite_says_nothing_of_what_was_written() {
     write_back(&mut d, &mut rng);
     let bypass = ReadFlags { bypass: true, ..ReadFlags::default() };
     let id = d.start_read(COLL, &obj, 0, 4096, bypass);
+    d.settle();
     let [(io, MemIo::Read(4096))] = d.disk.pending()[..] else { panic!("one read is under way") };
     // The device has answered; that it has, the store hears last. The same bytes are written, so that no checksum tells.
     let answer = d.disk.complete(io);

@@ -8,6 +8,7 @@ use super::super::{Pg, Stage};
 use crate::effects::{Cx, Durable, ReadFor, ReadResult, ReadRoute};
 use bytes::Bytes;
 use denc::BString;
+use qos::Class;
 use std::collections::VecDeque;
 use std::ops::Bound;
 use store::{ReadFlags, ReadId, Trust};
@@ -130,7 +131,7 @@ impl Pg {
     /// Reads from the device, whatever is cached: the medium is what is judged.
     pub(super) fn scrub_read(&self, cx: &mut Cx<'_>, name: &HObject, off: u64, len: u64, trust: Option<Trust>) -> ReadId {
         let route = ReadRoute { pgid: self.id, interval: self.walk.since, what: ReadFor::Scrub };
-        let flags = ReadFlags { nocache: true, bypass: true, digest: true, trust, ..ReadFlags::default() };
+        let flags = ReadFlags { nocache: true, bypass: true, digest: true, trust, class: Class::BestEffort, ..ReadFlags::default() };
         cx.read(self.coll, name, off, len, flags, route)
     }
 
