@@ -164,6 +164,7 @@ impl Osd {
         self.sh.recovery_max_alone = self.commands.recovery_max_alone(&self.config.device_class);
         self.sh.recovery_pace.set(self.commands.recovery_sleep(&self.config.device_class));
         self.sh.recovery_freed = true;
+        self.sh.shares = crate::shares::shares(&self.commands.config);
         self.sh.log_entries_max = self.commands.log_entries(self.config.log_entries_max);
         self.sh.local_slots.set_max(self.commands.max_backfills());
         self.sh.remote_slots.set_max(self.commands.max_backfills());
@@ -220,7 +221,7 @@ impl Osd {
         let pretty = command.format != Format::Json;
         let render = |v: Value| Ok(Some(Reply::output(command.format.render(&v))));
         let text = |t: String| Ok(Some(Reply::output(t)));
-        let perf = [&self.sh.perf.0];
+        let perf = [&self.sh.perf.0, &self.sh.device_perf.0];
         let senders = || Senders::new(&args.strings("filterstr"));
         match command.prefix.as_str() {
             "version" => render(json!({"version": self.version(), "release": "pacific", "release_type": "stable"})),
@@ -346,10 +347,12 @@ impl Osd {
 
     /// Zeroes the counters of the logger `name`, or of all. One that there is not is told of as stock does: without an errno.
     fn perf_reset(&mut self, name: &str) -> Value {
-        if name != "all" && name != self.sh.perf.0.name() {
+        let loggers = [&mut self.sh.perf.0, &mut self.sh.device_perf.0];
+        let mut meant: Vec<_> = loggers.into_iter().filter(|logger| name == "all" || name == logger.name()).collect();
+        if meant.is_empty() {
             return json!({"error": format!("Not find: {name}")});
         }
-        self.sh.perf.0.reset();
+        meant.iter_mut().for_each(|logger| logger.reset());
         json!({"success": format!("perf reset {name}")})
     }
 

@@ -2,8 +2,9 @@
 
 use crate::disk::Disk;
 use crate::ops::Limits;
-use crate::perf::Perf;
+use crate::perf::{DevicePerf, Perf};
 use crate::reserver::Reserver;
+use qos::Share;
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -134,6 +135,7 @@ pub(crate) struct Shared {
     pub limits: Limits,
     pub rng: ChaCha8Rng,
     pub perf: Perf,
+    pub device_perf: DevicePerf,
     pub history: crate::command::History,
     pub stats_seq: u64,
     /// In the map, as ourselves: peering may start.
@@ -162,6 +164,9 @@ pub(crate) struct Shared {
     /// When a client's request last came, here or as a copy, or was answered.
     pub client_seen: Mono,
     pub recovery_pace: Pace,
+    pub recovery_flow: crate::flow::Flow,
+    /// What each class of work is promised of the device's time.
+    pub shares: [Share; 3],
     /// A PG that waits to be merged is clean.
     pub merge_news: bool,
     /// One less is on its way: PGs may wait for that.
@@ -234,20 +239,38 @@ impl Pace {
 /// Bytes of objects on their way, beyond which none is started that no client waits for.
 const RECOVERY_BYTES: u64 = 4 << 20;
 
+/// An object on its way should arrive within that: a client's write of the same PG waits for it. And while no client asks for anything.
+const ARRIVES: Duration = Duration::from_millis(100);
+const ARRIVES_ALONE: Duration = Duration::from_millis(500);
+
 /// Clients that have asked for nothing for so long have nothing to wait for.
 const CLIENTS_GONE: Duration = Duration::from_secs(1);
 
 impl Shared {
+    /// True if no client has asked for anything lately.
+    fn is_alone(&self, now: Mono) -> bool {
+        now - self.client_seen > CLIENTS_GONE
+    }
+
     /// True if one more object may be on its way.
     pub fn recovery_has_room(&self, now: Mono) -> bool {
-        let max = if now - self.client_seen > CLIENTS_GONE { self.recovery_max_alone } else { self.recovery_max };
-        self.recovery_active < max && self.recovery_bytes < RECOVERY_BYTES && self.recovery_pace.may_start()
+        let max = if self.is_alone(now) { self.recovery_max_alone } else { self.recovery_max };
+        self.recovery_active < max.min(self.recovery_flow.window()) && self.recovery_bytes < RECOVERY_BYTES && self.recovery_pace.may_start()
     }
 
     pub fn recovery_takes_off(&mut self, bytes: u64) {
         self.recovery_active += 1;
         self.recovery_pace.left = self.recovery_pace.left.saturating_sub(1);
         self.recovery_bytes += bytes;
+    }
+
+    /// An object that left at `since`, in so many parts one after the other, has arrived.
+    pub fn recovery_arrived(&mut self, now: Mono, since: Mono, parts: u32) {
+        let (target, max) = match self.is_alone(now) {
+            true => (ARRIVES_ALONE, self.recovery_max_alone),
+            false => (ARRIVES, self.recovery_max),
+        };
+        self.recovery_flow.arrived(now, since, target * parts, self.recovery_active, max);
     }
 
     pub fn recovery_lands(&mut self, bytes: u64) {

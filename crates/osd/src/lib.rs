@@ -12,6 +12,7 @@ pub mod cls;
 mod command;
 pub mod disk;
 mod effects;
+mod flow;
 mod heartbeat;
 mod intake;
 pub mod keep;
@@ -28,6 +29,7 @@ mod probation;
 mod report;
 mod reserver;
 mod sessions;
+mod shares;
 mod slow;
 mod space;
 

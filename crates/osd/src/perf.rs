@@ -3,17 +3,19 @@
 //! Upstream: src/osd/osd_perf_counters.cc.
 
 use admin::perf::{CounterSpec, Kind, PerfCounters, prio};
+use qos::{DeviceModel, Io};
 use std::time::Duration;
 
 macro_rules! counters {
-    ($($index:ident $name:literal $kind:ident $text:literal $(, $more:ident($($arg:expr),*))*;)*) => {
+    ($enum:ident $specs:ident: $($index:ident $name:literal $kind:ident $text:literal $(, $more:ident($($arg:expr),*))*;)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         #[derive(Clone, Copy)]
-        enum Index { $($index),* }
-        const SPECS: &[CounterSpec] = &[$(CounterSpec::new($name, Kind::$kind, $text)$(.$more($($arg),*))*),*];
+        enum $enum { $($index),* }
+        const $specs: &[CounterSpec] = &[$(CounterSpec::new($name, Kind::$kind, $text)$(.$more($($arg),*))*),*];
     };
 }
 counters! {
+    Index SPECS:
     OpWip "op_wip" Gauge "Replication operations currently being processed (primary)";
     Op "op" Counter "Client operations", nick("ops", prio::CRITICAL);
     OpInBytes "op_in_bytes" Counter "Client operations total write size", bytes(), nick("wr", prio::INTERESTING);
@@ -49,6 +51,45 @@ counters! {
     StatBytes "stat_bytes" Gauge "OSD size", bytes();
     StatBytesUsed "stat_bytes_used" Gauge "Used space", bytes();
     StatBytesAvail "stat_bytes_avail" Gauge "Available space", bytes();
+}
+
+counters! {
+    Device DEVICE_SPECS:
+    Learned "learned" Gauge "1 when the device has shown what it can do, 0 while the rest is a guess";
+    ReadIops "read_iops" Gauge "Reads of 4 KiB that the device does in a second when it is kept busy", nick("rio", prio::INTERESTING);
+    WriteIops "write_iops" Gauge "The same of writes", nick("wio", prio::INTERESTING);
+    ReadBytes "read_bytes_per_second" Gauge "Bytes that it reads in a second, 4 MiB at a time", bytes();
+    WriteBytes "write_bytes_per_second" Gauge "The same of writes", bytes();
+    FlushUs "flush_us" Gauge "Microseconds of its time that a flush costs";
+    Depth "depth" Gauge "I/Os that it works on at once";
+    UnderWay "under_way" Gauge "I/Os that it has been given and that have not ended";
+    OutstandingUs "outstanding_us" Gauge "Microseconds of its time that they will take";
+}
+
+/// The logger `device`: what the data device can do, learned from every I/O.
+pub struct DevicePerf(pub PerfCounters);
+
+impl Default for DevicePerf {
+    fn default() -> Self {
+        DevicePerf(PerfCounters::new("device", DEVICE_SPECS))
+    }
+}
+
+impl DevicePerf {
+    /// What is known now.
+    pub fn set(&mut self, device: &DeviceModel) {
+        const LARGE: u64 = 4 << 20;
+        let mut set = |index: Device, value: u64| self.0.set(index as usize, value);
+        set(Device::Learned, device.is_learned().into());
+        set(Device::ReadIops, device.per_second(Io::Read, 4096) as u64);
+        set(Device::WriteIops, device.per_second(Io::Write, 4096) as u64);
+        set(Device::ReadBytes, (device.per_second(Io::Read, LARGE) * LARGE as f64) as u64);
+        set(Device::WriteBytes, (device.per_second(Io::Write, LARGE) * LARGE as f64) as u64);
+        set(Device::FlushUs, device.cost(Io::Flush, 0) / 1000);
+        set(Device::Depth, device.depth().round() as u64);
+        set(Device::UnderWay, device.under_way());
+        set(Device::OutstandingUs, device.outstanding() / 1000);
+    }
 }
 
 /// What a finished operation did.

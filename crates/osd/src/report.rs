@@ -4,6 +4,7 @@ use crate::disk::Disk;
 use crate::effects::{Cx, Effect, Peer};
 use crate::osd::Osd;
 use crate::pg::Wanted;
+use qos::Class;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdForceRecovery, OsdMarkMeDown, OsdScrub};
@@ -147,6 +148,10 @@ impl Osd {
         }
         self.clock.next_tick = now.mono + TICK;
         self.intake.handle_tick(now.mono);
+        for (class, share) in Class::ALL.into_iter().zip(self.sh.shares) {
+            disk.set_share(now, class, share);
+        }
+        self.sh.device_perf.set(disk.device());
         if !self.sh.booted {
             self.ask_to_boot(now, disk, fx);
         }

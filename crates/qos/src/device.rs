@@ -27,6 +27,18 @@ pub struct Begun {
     alone: Option<u64>,
 }
 
+impl Begun {
+    /// What is under way.
+    pub fn io(&self) -> Io {
+        self.io
+    }
+
+    /// Device time that it was expected to take when it began, nanoseconds.
+    pub fn cost(&self) -> u64 {
+        self.cost
+    }
+}
+
 /// Judged are spans of at least this long, nanoseconds: drives and throttles deal in tenths of seconds.
 const SPAN: u64 = 250_000_000;
 /// And of this many I/Os, or of `SPAN_LONG` and a quarter of them.

@@ -27,6 +27,8 @@ pub(crate) struct DeviceQueue {
     waiting: Mclock<Class, (IoId, Job)>,
     pub model: DeviceModel,
     begun: ById<Begun>,
+    /// Reads and writes at the device, and what they cost. Flushes are none of its queue's affair.
+    given: (u64, u64),
 }
 
 impl Default for DeviceQueue {
@@ -36,23 +38,30 @@ impl Default for DeviceQueue {
         for class in Class::ALL {
             waiting.set_share(0, class, Share { reservation: 0, weight: 1, limit: None });
         }
-        DeviceQueue { waiting, model: DeviceModel::default(), begun: ById::default() }
+        DeviceQueue { waiting, model: DeviceModel::default(), begun: ById::default(), given: (0, 0) }
     }
 }
 
 impl DeviceQueue {
     fn has_room(&self) -> bool {
         let least = if self.model.is_learned() { AHEAD_IOS } else { UNKNOWN_IOS };
-        self.model.under_way() < least || self.model.outstanding() < AHEAD
+        self.given.0 < least || self.given.1 < AHEAD
     }
 
     fn started(&mut self, now: Mono, id: IoId, io: Io, bytes: u64) {
-        self.begun.insert(id.0, self.model.started(now.0, io, bytes));
+        let begun = self.model.started(now.0, io, bytes);
+        if io != Io::Flush {
+            self.given = (self.given.0 + 1, self.given.1 + begun.cost());
+        }
+        self.begun.insert(id.0, begun);
     }
 
     /// It has ended, well or not.
     pub fn ended(&mut self, now: Mono, id: IoId) {
         if let Some(begun) = self.begun.remove(&id.0) {
+            if begun.io() != Io::Flush {
+                self.given = (self.given.0 - 1, self.given.1 - begun.cost());
+            }
             self.model.ended(now.0, begun);
         }
     }

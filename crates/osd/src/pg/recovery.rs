@@ -23,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::map::OsdMap;
 use types::msg::LogPrio;
 use types::msg::internal_osd::PgBody;
-use types::{EVersion, HObject, OsdId};
+use types::{EVersion, HObject, Mono, OsdId};
 
 /// Objects that clients wait for, on their way at a time per PG beyond what the OSD may move besides.
 const URGENT_WINDOW: usize = 64;
@@ -80,6 +80,7 @@ struct Flight {
     bytes: u64,
     /// Of the whole object, once that is known.
     size: u64,
+    since: Mono,
 }
 
 #[derive(Debug)]
@@ -399,7 +400,7 @@ impl Pg {
             }
             cx.send_pg(from, self.id, round, PgBody::Pull { object: object.clone(), version }, Durable::Now);
             let bytes = self.usual_size();
-            return self.take_off(cx, object, Flight { leg: Leg::Pull { from }, bytes, size: 0 });
+            return self.take_off(cx, object, Flight { leg: Leg::Pull { from }, bytes, size: 0, since: cx.now.mono });
         }
         let lacks = |m: &BTreeMap<HObject, EVersion>| m.get(&object).is_some_and(|v| *v != EVersion::default());
         let lacking = self.recovery.peers.iter().filter(|(_, m)| lacks(m));
@@ -422,7 +423,7 @@ impl Pg {
             };
         }
         if !pushes.is_empty() {
-            self.take_off(cx, object, Flight { leg: Leg::Push(pushes), bytes, size });
+            self.take_off(cx, object, Flight { leg: Leg::Push(pushes), bytes, size, since: cx.now.mono });
         }
     }
 
@@ -449,6 +450,8 @@ impl Pg {
 
     fn touch_down(&mut self, cx: &mut Cx<'_>, object: &HObject) {
         if let Some(flight) = self.recovery.flights.remove(object) {
+            let parts = flight.size.div_ceil(PART_BYTES).max(1) as u32;
+            cx.sh.recovery_arrived(cx.now.mono, flight.since, parts);
             cx.sh.recovery_lands(flight.bytes);
         }
     }
