@@ -39,7 +39,8 @@ impl Flow {
                 self.window = (fits as usize).max(self.window / 2).max(1);
                 (self.narrowed, self.arrivals) = (now, 0);
             }
-        } else if active >= self.window && self.window < max {
+        } else if 2 * active > self.window && self.window < max {
+            // They leave in batches: so wide a window is one that was full a moment ago.
             self.arrivals += 1;
             // Doubled with every round while there is much room, then one by one.
             if took < target / 2 || self.arrivals >= self.window {

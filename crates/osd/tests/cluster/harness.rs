@@ -762,6 +762,7 @@ impl Cluster {
         let now = self.now;
         let Some((core, store)) = self.daemons[osd.0 as usize].running.as_mut() else { return };
         let mut fx = Vec::new();
+        store.handle_timeout(now);
         f(core, store, now, &mut fx);
         while let Some(event) = store.poll_event() {
             core.handle_store(now, store, event, &mut fx);

@@ -5,4 +5,5 @@ mod every_crash;
 mod faults;
 mod harness;
 mod model;
+mod queue;
 mod verified;

@@ -1,0 +1,105 @@
+//! Who is next at the device.
+
+use crate::harness::*;
+use qos::{Class, Share};
+use rand_chacha::ChaCha8Rng;
+use std::collections::BTreeMap;
+use store::*;
+use types::ShardPgId;
+
+const COLL: ShardPgId = COLLS[0];
+const MS: u64 = 1_000_000;
+
+/// A store with so many objects of a block each, on the device and nowhere else.
+fn filled(objects: u32) -> (Driver, ChaCha8Rng) {
+    let (mut d, mut rng) = mounted(64 << 20, StoreConfig { data_cache_bytes: 0, ..StoreConfig::default() });
+    for n in 0..objects {
+        d.commit(&mut rng, write(&object(COLL, n), 0, vec![n as u8; 4096]));
+    }
+    d.store.write_deferred();
+    d.run(&mut rng);
+    (d, rng)
+}
+
+fn read(d: &mut Driver, n: u32, class: Class) -> ReadId {
+    d.start_read(COLL, &object(COLL, n), 0, 4096, ReadFlags { bypass: true, class, ..ReadFlags::default() })
+}
+
+/// Completes I/Os one after the other, each taking a millisecond, as the device has been given them, until nothing is left; the order in which reads were answered.
+fn answers(d: &mut Driver, most: usize) -> Vec<ReadId> {
+    let mut order = Vec::new();
+    loop {
+        d.settle();
+        while let Some((id, result)) = d.reads.pop_first() {
+            assert!(result.is_ok());
+            order.push(id);
+        }
+        assert!(d.disk.pending().len() <= most, "{} at the device", d.disk.pending().len());
+        let Some((io, _)) = d.disk.pending().first().copied() else {
+            let Some(at) = d.store.next_timeout() else { return order };
+            d.now.mono = at;
+            d.store.handle_timeout(d.now);
+            continue;
+        };
+        d.now.mono.0 += MS;
+        d.complete(io);
+    }
+}
+
+#[test]
+fn a_client_does_not_wait_for_all_that_recovery_wants() {
+    let (mut d, _) = filled(200);
+    d.now.mono.0 = 1000 * MS;
+    let recovery: Vec<ReadId> = (0..200).map(|n| read(&mut d, n, Class::Recovery)).collect();
+    d.settle();
+    let client = read(&mut d, 7, Class::Client);
+    let order = answers(&mut d, 32);
+    assert_eq!(order.len(), 201);
+    let place = order.iter().position(|id| *id == client).unwrap();
+    assert!(place <= 34, "{place} were answered before it");
+    assert_eq!(order.into_iter().filter(|id| *id != client).collect::<Vec<_>>(), recovery);
+}
+
+#[test]
+fn shares_are_of_the_device_s_time() {
+    let (mut d, mut rng) = filled(400);
+    d.now.mono.0 = 1000 * MS;
+    // First it has to be seen what the device can do.
+    for n in 0..3000 {
+        d.store.handle_timeout(d.now);
+        // Several at a time, or it would not be known whether it could do more.
+        for i in 0..if n == 0 { 8 } else { 1 } {
+            read(&mut d, (n + i) % 400, Class::Client);
+        }
+        d.settle();
+        d.reads.clear();
+        d.now.mono.0 += MS;
+        let io = d.disk.pending()[0].0;
+        d.complete(io);
+    }
+    d.run(&mut rng);
+    d.reads.clear();
+    assert!(d.store.device().is_learned());
+    let each = d.store.device().per_second(qos::Io::Read, 4096);
+    assert!(each > 900.0 && each < 1100.0, "{each}");
+    d.store.set_share(d.now, Class::Client, Share { reservation: 0, weight: 3, limit: None });
+    d.store.set_share(d.now, Class::Recovery, Share { reservation: 0, weight: 1, limit: None });
+    d.store.set_share(d.now, Class::BestEffort, Share { reservation: 0, weight: 1, limit: Some(100) });
+    let classes = [Class::Client, Class::Recovery, Class::BestEffort];
+    let mut of = BTreeMap::new();
+    for n in 0..390 {
+        for class in classes {
+            of.insert(read(&mut d, n, class), class);
+        }
+    }
+    let begin = d.now.mono;
+    let order = answers(&mut d, 4);
+    let first = |n: usize, class| order[..n].iter().filter(|id| of[id] == class).count();
+    let counts = classes.map(|class| first(400, class));
+    // A tenth is the most for the last, and three quarters of the rest the first's. It may have begun with what 50 ms of its limit are worth.
+    assert!((255..=285).contains(&counts[0]) && (80..=100).contains(&counts[1]) && (38..=52).contains(&counts[2]), "{counts:?}");
+    // When nobody else wants anything, the limit holds all the same.
+    assert_eq!(order.len(), 3 * 390);
+    let took = (d.now.mono - begin).as_millis();
+    assert!((3600..4200).contains(&took), "{took} ms");
+}
