@@ -71,6 +71,7 @@ pub struct DeviceModel {
     under_way: u64,
     outstanding: u64,
     started: u64,
+    busy: u16,
     span: Span,
 }
 
@@ -102,6 +103,7 @@ impl Default for DeviceModel {
             under_way: 0,
             outstanding: 0,
             started: 0,
+            busy: 1000,
             span: Span::default(),
         }
     }
@@ -143,6 +145,7 @@ impl DeviceModel {
         let (long, ios) = (now.saturating_sub(span.since), span.ios.iter().sum::<u32>());
         if long >= SPAN && ios >= SPAN_IOS || long >= SPAN_LONG {
             let span = std::mem::replace(&mut self.span, Span { since: now, at: now, ..Span::default() });
+            self.busy = (span.busy.saturating_mul(1000) / long.max(1)).min(1000) as u16;
             if ios >= SPAN_IOS / 4 {
                 self.judge(&span, long);
             }
@@ -173,6 +176,11 @@ impl DeviceModel {
     /// I/Os under way.
     pub fn under_way(&self) -> u64 {
         self.under_way
+    }
+
+    /// Thousandths of the last span in which something was under way; 1000 until there was one.
+    pub fn busy(&self) -> u16 {
+        self.busy
     }
 
     /// False while costs are guesses.

@@ -1,7 +1,7 @@
 //! The queues before one device, and who is next.
 //!
 //! Owns: [`Mclock`].   Says: what may start now, or when something may.
-//! Holds: whoever has a reservation gets it, nobody exceeds a limit, what is left is divided by weight, and a twentieth of
+//! Holds: whoever has a reservation gets it, nobody exceeds a limit where the device is busy, what is left is divided by weight, and a twentieth of
 //! what reservations take goes by weight though they would take everything: costs are estimates, and who has no reservation
 //! would starve whenever they are too low.
 
@@ -15,6 +15,9 @@ const CATCH_UP: u64 = 200_000_000;
 const LIMIT_SLACK: u64 = 50_000_000;
 /// What reservations take is divided by this: so much goes by weight at least.
 const BY_WEIGHT: u64 = 20;
+/// A device that is busy for less than this part of what a limit allows is not kept busy by who is limited, whatever costs are taken for:
+/// thousandths of the limit.
+const BUSY: u64 = 800;
 /// What is urgent goes before everything else until it has taken this much of the device's time, thousandths.
 const URGENT: u64 = 250;
 
@@ -42,6 +45,8 @@ pub struct Mclock<C, T> {
     progress: u64,
     /// Cost that is to go by weight because reservations took their part.
     owed: u64,
+    /// Thousandths of the time that the device is busy.
+    busy: u16,
 }
 
 #[derive(Debug, Clone)]
@@ -57,8 +62,13 @@ struct Queue<T> {
 }
 
 impl<T> Queue<T> {
-    fn may(&self, now: u64) -> bool {
-        !self.jobs.is_empty() && (self.share.limit.is_none() || self.limited_until <= now)
+    fn may(&self, now: u64, busy: u16) -> bool {
+        !self.jobs.is_empty() && (self.limited_until <= now || !self.is_limited(busy))
+    }
+
+    /// True if its limit has a meaning.
+    fn is_limited(&self, busy: u16) -> bool {
+        self.share.limit.is_some_and(|limit| u64::from(busy) * 1000 >= u64::from(limit) * BUSY)
     }
 
     fn is_due(&self, now: u64) -> bool {
@@ -66,9 +76,9 @@ impl<T> Queue<T> {
     }
 
     /// Takes the first job, and counts it for limit and weight.
-    fn take(&mut self, now: u64) -> Option<(u64, T)> {
+    fn take(&mut self, now: u64, busy: u16) -> Option<(u64, T)> {
         let (cost, job) = self.jobs.pop_front()?;
-        if let Some(limit) = self.share.limit {
+        if let Some(limit) = self.share.limit.filter(|_| self.is_limited(busy)) {
             self.limited_until = self.limited_until.max(now.saturating_sub(LIMIT_SLACK)).saturating_add(stretched(cost, limit.into()));
         }
         self.progress = self.progress.saturating_add(cost / u64::from(self.share.weight.max(1)));
@@ -83,7 +93,7 @@ fn stretched(cost: u64, thousandths: u64) -> u64 {
 
 impl<C: Ord + Copy, T> Default for Mclock<C, T> {
     fn default() -> Self {
-        Mclock { classes: BTreeMap::new(), urgent: VecDeque::new(), urgent_until: 0, progress: 0, owed: 0 }
+        Mclock { classes: BTreeMap::new(), urgent: VecDeque::new(), urgent_until: 0, progress: 0, owed: 0, busy: 1000 }
     }
 }
 
@@ -98,6 +108,14 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
             // What it was denied or granted by its old share is no measure of the new one.
             (queue.reserved_at, queue.limited_until, queue.progress) = (now, 0, progress);
         }
+    }
+
+    /// How much of the time the device has been busy lately, thousandths. Until this is called it is taken to be always so.
+    ///
+    /// Limits bind only while the device is about as busy as they allow: where costs are taken for too high, they would leave it idle for ever, and
+    /// nothing would ever show what it can do.
+    pub fn set_busy(&mut self, thousandths: u16) {
+        self.busy = thousandths;
     }
 
     /// How far whoever waits has come at least; with nobody there, whoever was served last.
@@ -135,8 +153,8 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
         {
             return Some(started);
         }
-        let due = self.classes.iter().filter(|(_, q)| q.may(now) && q.is_due(now)).min_by_key(|(_, q)| q.reserved_at).map(|(c, _)| *c);
-        let by_weight = self.classes.iter().filter(|(_, q)| q.may(now)).min_by_key(|(_, q)| q.progress);
+        let due = self.classes.iter().filter(|(_, q)| q.may(now, self.busy) && q.is_due(now)).min_by_key(|(_, q)| q.reserved_at).map(|(c, _)| *c);
+        let by_weight = self.classes.iter().filter(|(_, q)| q.may(now, self.busy)).min_by_key(|(_, q)| q.progress);
         let by_weight = by_weight.map(|(c, q)| (*c, q.jobs.front().map_or(0, |(cost, _)| *cost)));
         match (due, by_weight) {
             (Some(due), Some((other, cost))) if other == due || cost > self.owed => {
@@ -166,7 +184,7 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
             }
         }
         let queue = self.classes.get_mut(&class)?;
-        let (cost, job) = queue.take(now)?;
+        let (cost, job) = queue.take(now, self.busy)?;
         queue.reserved_at = queue.reserved_at.saturating_add(stretched(cost, queue.share.reservation.into()));
         Some(Started { class: Some(class), cost, job })
     }
@@ -174,12 +192,12 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
     fn pop_by_weight(&mut self, now: u64, class: C) -> Option<Started<C, T>> {
         let progress = self.classes.get(&class)?.progress;
         self.progress = self.progress.max(progress);
-        for queue in self.classes.values_mut().filter(|q| !q.may(now)) {
+        for queue in self.classes.values_mut().filter(|q| !q.may(now, self.busy)) {
             // What a limit denies is not owed.
             queue.progress = queue.progress.max(progress);
         }
         let queue = self.classes.get_mut(&class)?;
-        let (cost, job) = queue.take(now)?;
+        let (cost, job) = queue.take(now, self.busy)?;
         self.owed = self.owed.saturating_sub(cost);
         Some(Started { class: Some(class), cost, job })
     }

@@ -247,3 +247,18 @@ fn a_class_without_a_share_is_refused_and_one_that_goes_gives_back_what_waits() 
     assert_eq!(queue.remove_class(1), ["b"]);
     assert!(queue.is_empty());
 }
+
+#[test]
+fn a_limit_binds_only_where_the_device_is_about_as_busy_as_it_allows() {
+    let served = |busy: u16| {
+        let mut queue = Mclock::default();
+        queue.set_share(0, 'a', Share { reservation: 0, weight: 1, limit: Some(500) });
+        queue.set_busy(busy);
+        (0..1000).for_each(|n| queue.push(0, 'a', 1_000_000, n).unwrap());
+        // A millisecond each: half of them are allowed in that time.
+        (0..400).filter(|ms| queue.pop(ms * 1_000_000).is_some()).count()
+    };
+    assert_eq!(served(399), 400);
+    assert!((200..=251).contains(&served(401)), "{}", served(401));
+    assert!((200..=251).contains(&served(1000)), "{}", served(1000));
+}

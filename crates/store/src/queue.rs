@@ -63,6 +63,7 @@ impl DeviceQueue {
                 self.given = (self.given.0 - 1, self.given.1 - begun.cost());
             }
             self.model.ended(now.0, begun);
+            self.waiting.set_busy(self.model.busy());
         }
     }
 }

@@ -25,8 +25,9 @@ fn read(d: &mut Driver, n: u32, class: Class) -> ReadId {
     d.start_read(COLL, &object(COLL, n), 0, 4096, ReadFlags { bypass: true, class, ..ReadFlags::default() })
 }
 
-/// Completes I/Os one after the other, each taking a millisecond, as the device has been given them, until nothing is left; the order in which reads were answered.
-fn answers(d: &mut Driver, most: usize) -> Vec<ReadId> {
+/// Completes I/Os one after the other, each taking `each` nanoseconds, as the device has been given them, until nothing is left; the order in which
+/// reads were answered.
+fn answers(d: &mut Driver, each: u64, most: usize) -> Vec<ReadId> {
     let mut order = Vec::new();
     loop {
         d.settle();
@@ -41,7 +42,7 @@ fn answers(d: &mut Driver, most: usize) -> Vec<ReadId> {
             d.store.handle_timeout(d.now);
             continue;
         };
-        d.now.mono.0 += MS;
+        d.now.mono.0 += each;
         d.complete(io);
     }
 }
@@ -53,7 +54,7 @@ fn a_client_does_not_wait_for_all_that_recovery_wants() {
     let recovery: Vec<ReadId> = (0..200).map(|n| read(&mut d, n, Class::Recovery)).collect();
     d.settle();
     let client = read(&mut d, 7, Class::Client);
-    let order = answers(&mut d, 32);
+    let order = answers(&mut d, MS, 32);
     assert_eq!(order.len(), 201);
     let place = order.iter().position(|id| *id == client).unwrap();
     assert!(place <= 34, "{place} were answered before it");
@@ -93,7 +94,7 @@ fn shares_are_of_the_device_s_time() {
         }
     }
     let begin = d.now.mono;
-    let order = answers(&mut d, 4);
+    let order = answers(&mut d, MS, 4);
     let first = |n: usize, class| order[..n].iter().filter(|id| of[id] == class).count();
     let counts = classes.map(|class| first(400, class));
     // A tenth is the most for the last, and three quarters of the rest the first's. It may have begun with what 50 ms of its limit are worth.
@@ -102,4 +103,19 @@ fn shares_are_of_the_device_s_time() {
     assert_eq!(order.len(), 3 * 390);
     let took = (d.now.mono - begin).as_millis();
     assert!((3600..4200).contains(&took), "{took} ms");
+}
+
+#[test]
+fn a_limit_leaves_no_quick_device_idle_that_is_taken_for_a_slow_one() {
+    let (mut d, _) = filled(400);
+    d.now.mono.0 = 1000 * MS;
+    d.store.set_share(d.now, Class::BestEffort, Share { reservation: 0, weight: 1, limit: Some(900) });
+    let begin = d.now.mono;
+    // One at a time, as a scrub reads: nothing shows that the device could do more than it is asked for.
+    for n in 0..20_000 {
+        read(&mut d, n % 400, Class::BestEffort);
+        answers(&mut d, 50_000, 1);
+    }
+    let took = (d.now.mono - begin).as_millis();
+    assert!((1000..3000).contains(&took), "{took} ms");
 }
