@@ -41,6 +41,8 @@ pub struct OsdNode<D: BlockDev, K: Kv> {
     osd: Osd,
     store: Store<D, K>,
     effects: Vec<Effect>,
+    /// Empty.
+    spare_effects: Vec<Effect>,
     peers: Peers,
     mgr: Option<(AddrVec, ConnId)>,
     commands: BTreeMap<u64, Asker>,
@@ -97,6 +99,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             osd,
             store,
             effects,
+            spare_effects: Vec::new(),
             peers: Peers::default(),
             mgr: None,
             commands: BTreeMap::new(),
@@ -135,9 +138,12 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
                 idle = false;
                 self.on_mon(now, event);
             }
-            for effect in std::mem::take(&mut self.effects) {
+            if !self.effects.is_empty() {
                 idle = false;
-                self.on_effect(world, effect);
+                // Its memory is used again: there are effects in every turn.
+                let mut effects = std::mem::replace(&mut self.effects, std::mem::take(&mut self.spare_effects));
+                effects.drain(..).for_each(|effect| self.on_effect(world, effect));
+                self.spare_effects = effects;
             }
             if idle {
                 return;

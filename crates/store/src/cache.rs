@@ -4,7 +4,8 @@ use crate::onode::{Block, Onode};
 use bytes::Bytes;
 use indexmap::IndexMap;
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
+use foldhash::fast::FixedState;
+use std::hash::{BuildHasherDefault, Hasher};
 
 /// Onodes by database key. What is taken out must be put back: a transaction being planned owns its onodes.
 ///
@@ -13,7 +14,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher, Hasher};
 #[derive(Default)]
 pub(crate) struct OnodeCache {
     /// The clock's hand goes through the places in order.
-    map: IndexMap<Bytes, Place, BuildHasherDefault<DefaultHasher>>,
+    map: IndexMap<Bytes, Place, FixedState>,
     hand: usize,
     bytes: u64,
     /// Those of `bytes` that are not packed.

@@ -26,6 +26,7 @@ mod load;
 pub mod mem;
 mod meta;
 mod mount;
+mod names;
 mod onode;
 mod plan;
 mod queue;

@@ -10,9 +10,13 @@ use types::Errno;
 impl<D: BlockDev, K: Kv> Store<D, K> {
     /// The onode as the database has it; one that does not exist if it has none.
     pub(crate) fn load_onode(&mut self, key: &[u8]) -> Result<Box<Onode>, Errno> {
+        let absent = || Box::new(Onode { complete: true, ..Onode::default() });
+        if self.names.lacks(key) {
+            return Ok(absent());
+        }
         let value = self.kv.get(key);
         match self.kv_ok(value)? {
-            None => Ok(Box::new(Onode { complete: true, ..Onode::default() })),
+            None => Ok(absent()),
             Some(value) => match Onode::from_value(&value) {
                 Ok(onode) => Ok(Box::new(onode)),
                 Err(_) => Err(Errno::EIO),

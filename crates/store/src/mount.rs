@@ -3,6 +3,7 @@
 use crate::alloc::Allocator;
 use crate::cache::{BlockCache, OnodeCache};
 use crate::deferred::{Deferred, Record};
+use crate::names::Names;
 use crate::onode::{BLOCK, Onode, SEG_BLOCKS, Segment};
 use crate::store::{ById, Typical};
 use crate::verified::Verified;
@@ -106,6 +107,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             shared: scan.shared,
             colls: scan.colls,
             onodes: OnodeCache::default(),
+            names: scan.names,
             cache: BlockCache::default(),
             budget: Default::default(),
             verified: Verified::new(config.verified_regions),
@@ -145,6 +147,7 @@ struct MountScan {
     colls: BTreeMap<types::ShardPgId, u32>,
     nid_max: u64,
     stored: u64,
+    names: Names,
     deferred: Deferred,
 }
 
@@ -156,6 +159,7 @@ impl MountScan {
             colls: BTreeMap::new(),
             nid_max: 0,
             stored: 0,
+            names: Names::empty(),
             deferred: Deferred { next_seq: 1, ..Deferred::default() },
         }
     }
@@ -173,6 +177,7 @@ impl MountScan {
         for_each(kv, key::OBJECT, |k, v| {
             let onode = Onode::from_value(&v).map_err(|why| corrupt(&k, why))?;
             self.nid_max = self.nid_max.max(onode.nid);
+            self.names.note(&k);
             self.stored = self.stored.checked_add(onode.stored_bytes()).ok_or_else(|| corrupt(&k, DecodeError::Invalid("sum of sizes")))?;
             onode.segs.iter().try_for_each(|(_, seg)| self.mark(&k, seg))
         })

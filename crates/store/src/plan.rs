@@ -197,6 +197,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if o.dirty {
             self.stored = self.stored + if o.exists { o.stored_bytes() } else { 0 } - slot.stored_before;
             if o.exists {
+                if !o.stored {
+                    self.names.note(&slot.key);
+                }
                 finish_existing(txc, &slot.key, o);
             } else if o.stored {
                 txc.changes.push(Change::delete(slot.key.clone()));

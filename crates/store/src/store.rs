@@ -6,6 +6,7 @@ use crate::alloc::Allocator;
 use crate::budget::Budget;
 use crate::cache::{BlockCache, BlockHasher, OnodeCache};
 use crate::deferred::Deferred;
+use crate::names::Names;
 use crate::queue::DeviceQueue;
 use crate::read::ReadOp;
 use crate::txc::{Pend, Txc, TxcState};
@@ -43,6 +44,8 @@ pub struct Store<D, K> {
     pub(crate) shared: ById<u32>,
     pub(crate) colls: BTreeMap<ShardPgId, u32>,
     pub(crate) onodes: OnodeCache,
+    /// Every object that the database has, or will have, is in it.
+    pub(crate) names: Names,
     pub(crate) cache: BlockCache,
     pub(crate) budget: Budget,
     pub(crate) verified: Verified,

@@ -9,7 +9,8 @@
 
 use super::dups::{Dups, Remembered};
 use denc::{BString, Decode, Encode};
-use std::collections::{BTreeMap, VecDeque};
+use foldhash::fast::FixedState;
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 use types::msg::internal_osd::PgTotals;
 use types::pg::{LogOp, PgLogDup, PgLogEntry};
@@ -43,7 +44,8 @@ pub(crate) struct PgLog {
     entries: VecDeque<Kept>,
     /// Of all rows.
     bytes: usize,
-    by_reqid: BTreeMap<ReqId, u64>,
+    /// Never walked through: its order is nobody's.
+    by_reqid: HashMap<ReqId, u64, FixedState>,
     /// Requests of writes up to the tail.
     pub dups: Dups,
 }
