@@ -71,6 +71,27 @@ impl CrushMap {
         Ok(())
     }
 
+    /// Makes a device class that no OSD has yet; its id, and false if there was one of that name. (`osd crush class create`.)
+    pub fn create_class(&mut self, class: &str) -> Result<(i32, bool)> {
+        if !is_valid_name(class) {
+            return Err(CrushError::BadName(class.to_owned()));
+        }
+        let is_new = self.class_id(class).is_none();
+        Ok((self.class_id_or_new(class), is_new))
+    }
+
+    /// Removes a device class, from its OSDs too; its id. Rules that take from it have to be gone. (`osd crush class rm`.)
+    pub fn remove_class(&mut self, class: &str) -> Result<i32> {
+        let id = self.class_id(class).ok_or_else(|| CrushError::NoClass(class.to_owned()))?;
+        self.atomically(|map| {
+            for osd in map.osds_of_class(class) {
+                map.class_of.remove(&osd);
+            }
+            map.class_names.remove(&id);
+            map.rebuild_classes().map(|()| id)
+        })
+    }
+
     /// The rules that take from a class's shadow trees.
     pub fn rules_of_class(&self, class: &str) -> Vec<u32> {
         let Some(class) = self.class_id(class) else { return Vec::new() };

@@ -38,7 +38,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("mon_osd_laggy_weight", Float, Advanced, "0.3", "how much a new slow boot counts").range("0", "1").of(&["mon"]).runtime().effective(),
     opt("mon_osd_laggy_max_interval", Int, Advanced, "300", "most seconds that one slow time counts for").of(&["mon"]).runtime().effective(),
     opt("mon_osd_cache_size", Int, Advanced, "500", "maps kept in memory").of(&["mon"]).runtime(),
-    opt("mon_osd_crush_smoke_test", Bool, Advanced, "true", "try a new CRUSH map before taking it").of(&["mon"]).runtime(),
+    opt("mon_osd_crush_smoke_test", Bool, Advanced, "true", "try a new CRUSH map before taking it").of(&["mon"]).runtime().effective(),
     opt("mon_osd_initial_require_min_compat_client", Str, Advanced, "luminous", "oldest clients a new cluster serves").flags(&["no_mon_update", "cluster_create"]),
     opt("mon_warn_pg_not_scrubbed_ratio", Float, Advanced, "0.5", "part of osd_scrub_max_interval beyond it after which a scrub is missed; 0 for never").range("0", "").runtime().effective(),
     opt("mon_warn_pg_not_deep_scrubbed_ratio", Float, Advanced, "0.75", "the same for deep scrubs and their interval").range("0", "").runtime().effective(),
