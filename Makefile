@@ -58,6 +58,11 @@ restart: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/monitors.py --bin $(BIN)
 	MONS=3 tests/clients/on_fresh_cluster $(BIN) tests/clients/recover_monitors.py --bin $(BIN)
 
+# Nine OSDs on three CRUSH hosts: disks of three sizes become equally full.
+balance: build
+	UP="--osds 9 --hosts 3 --device-class nvme,nvme,ssd" SIZE=512M,1G,1536M,1536M,512M,1G,1G,1536M,512M \
+	  tests/clients/on_fresh_cluster $(BIN) tests/clients/balance.py
+
 # Blocks that go bad.
 scrub: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/scrub.py

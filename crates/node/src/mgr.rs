@@ -503,7 +503,6 @@ impl<W: World> Node<W> for MgrNode {
             // The world writes the length itself.
             world.admin_reply(id, Bytes::from(socket::reply(&reply)).slice(4..));
         }
-        self.mgr.note_optimized(world.now());
         let digest = (self.changed && self.may_report()).then_some(self.next_digest.max(world.now().mono + Duration::from_millis(1)));
         if let Some(at) = [self.mon.next_timeout(), Some(self.next_tick), digest].into_iter().flatten().min() {
             world.wake_at(at);

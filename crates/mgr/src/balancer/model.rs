@@ -4,7 +4,7 @@
 //! Holds: a PG's place in the model is what the map gives with `changes()` applied to it.
 
 use crate::digest::raw_used_rate;
-use crate::pgmap::PgMap;
+use crate::pgmap::{OsdReport, PgMap};
 use crush::RuleFit;
 use std::collections::{BTreeMap, BTreeSet};
 use types::map::{OsdMap, PgPool};
@@ -178,11 +178,17 @@ fn capacities(map: &OsdMap, stats: &PgMap) -> BTreeMap<OsdId, Osd> {
         let is_size = (weight - size).abs() <= (size * 0.05).max(TIB / 9_999.0) && weight > 0.0 && size > 0.0;
         let capacity = if is_size { size } else { weight } * f64::from(map.weight(osd)) / f64::from(OsdMap::WEIGHT_IN);
         (sizes, weighted) = if size > 0.0 && capacity > 0.0 { (sizes + size, weighted + capacity) } else { (sizes, weighted) };
-        out.insert(osd, Osd { capacity, ..Osd::default() });
+        out.insert(osd, Osd { capacity, load: stats.osds.get(&osd).map_or(0.0, of_no_pool), pgs: BTreeSet::new() });
     }
     // In whatever unit weights are: all disks together are what they are.
     if sizes > 0.0 && weighted > 0.0 {
         out.values_mut().for_each(|o: &mut Osd| o.capacity *= sizes / weighted);
     }
     out
+}
+
+/// Bytes of a disk that are in use for no pool: what is set aside for the journal and for metadata, which no move of a PG takes along.
+fn of_no_pool(report: &OsdReport) -> f64 {
+    let of_pools: i64 = report.pools.values().map(|held| held.allocated.max(0).saturating_add(held.omap_allocated.max(0))).sum();
+    report.stat.statfs.used_raw().saturating_sub(of_pools.max(0) as u64) as f64
 }
