@@ -309,3 +309,117 @@ fn overcommitted<'a>(targets: &[Target], name: &dyn Fn(PoolId) -> &'a str) -> Ve
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pgmap::OsdReport;
+    use std::sync::Arc;
+    use types::msg::internal::SlowOps;
+    use types::pg::{OsdStat, PgStat};
+    use types::{Mono, OsdId, PgId, Utime};
+
+    const GIB: i64 = 1 << 30;
+
+    /// Nine OSDs of 100 GiB on three hosts, one of each three nvme; rule 1 takes only these.
+    fn cluster() -> (OsdMap, PgMap) {
+        let mut map = OsdMap::new(Default::default(), Utime::ZERO);
+        map.set_max_osd(9);
+        let (mut crush, mut pgs) = (crush::CrushMap::build_default(&[], "host").unwrap(), PgMap::default());
+        for osd in 0..9 {
+            let place = crush::parse_location([format!("host=h{}", osd / 3), "root=default".to_owned()]).unwrap();
+            crush.create_or_move_item(osd, 6400, &format!("osd.{osd}"), &place).unwrap();
+            crush.set_device_class(osd, if osd % 3 == 0 { "nvme" } else { "hdd" }).unwrap();
+            map.osd_state[osd as usize] = OsdMap::STATE_EXISTS | OsdMap::STATE_UP;
+            map.osd_weight[osd as usize] = OsdMap::WEIGHT_IN;
+            let mut stat = OsdStat::default();
+            stat.statfs.total = 100 * GIB as u64;
+            let (perf, pools, config) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+            let report = OsdReport { at: Mono(0), stat, pools, perf, perf_before: None, slow_ops: SlowOps::default(), config };
+            pgs.osds.insert(OsdId(osd), report);
+        }
+        let nvme = crush::SimpleRule { name: "nvme", root: "default", failure_domain: "host", class: Some("nvme"), kind: crush::RuleKind::Replicated };
+        crush.add_simple_rule(nvme).unwrap();
+        map.crush = Arc::new(crush);
+        (map, pgs)
+    }
+
+    /// A pool of 32 PGs that holds so much.
+    fn add(map: &mut OsdMap, pgs: &mut PgMap, id: i64, rule: u8, gib: i64, change: impl FnOnce(&mut PgPool)) {
+        let mut pool = PgPool::replicated(3, 32, rule);
+        change(&mut pool);
+        map.pools.insert(PoolId(id), pool);
+        map.pool_name.insert(PoolId(id), format!("p{id}"));
+        let mut stat = PgStat::default();
+        stat.stats.sum.num_bytes = gib * GIB;
+        pgs.pgs.insert(PgId { pool: PoolId(id), seed: 0 }, stat);
+    }
+
+    fn wanted(map: &OsdMap, pgs: &PgMap) -> Vec<(i64, u32, bool)> {
+        targets(&AutoscaleSettings::default(), map, pgs).iter().map(|t| (t.pool.0, t.final_pg_num, t.would_adjust())).collect()
+    }
+
+    fn opt(pool: &mut PgPool, key: PoolOptKey, value: PoolOptValue) {
+        pool.opts.0.insert(key, value);
+    }
+
+    #[test]
+    fn a_pool_gets_its_share_of_the_budget_by_what_it_holds() {
+        let (mut map, mut pgs) = cluster();
+        add(&mut map, &mut pgs, 1, 0, 0, |_| ());
+        assert_eq!(wanted(&map, &pgs), [(1, 32, false)], "empty");
+        let (mut map, mut pgs) = cluster();
+        add(&mut map, &mut pgs, 1, 0, 150, |_| ());
+        assert_eq!(wanted(&map, &pgs), [(1, 128, true)], "half of 900, three copies: 150");
+        let (mut map, mut pgs) = cluster();
+        add(&mut map, &mut pgs, 1, 0, 150, |p| opt(p, PoolOptKey::PG_NUM_MAX, PoolOptValue::Int(64)));
+        assert_eq!(wanted(&map, &pgs), [(1, 64, false)], "not off by more than three");
+        let (mut map, mut pgs) = cluster();
+        add(&mut map, &mut pgs, 1, 0, 150, |p| p.pg_autoscale_mode = AutoscaleMode::OFF);
+        assert_eq!(wanted(&map, &pgs), [(1, 128, false)]);
+    }
+
+    #[test]
+    fn bulk_pools_share_what_others_leave_and_ratios_speak_for_the_future() {
+        let (mut map, mut pgs) = cluster();
+        add(&mut map, &mut pgs, 1, 0, 0, |p| p.flags |= PgPool::FLAG_BULK);
+        assert_eq!(wanted(&map, &pgs), [(1, 256, true)], "all 900, three copies: 300");
+        add(&mut map, &mut pgs, 2, 0, 0, |p| p.flags |= PgPool::FLAG_BULK);
+        assert_eq!(wanted(&map, &pgs), [(1, 128, true), (2, 128, true)]);
+        let (mut map, mut pgs) = cluster();
+        add(&mut map, &mut pgs, 1, 0, 0, |p| opt(p, PoolOptKey::TARGET_SIZE_RATIO, PoolOptValue::Double(3.0)));
+        add(&mut map, &mut pgs, 2, 0, 0, |p| opt(p, PoolOptKey::TARGET_SIZE_RATIO, PoolOptValue::Double(1.0)));
+        let ratios: Vec<f64> = targets(&AutoscaleSettings::default(), &map, &pgs).iter().map(|t| t.effective_target_ratio).collect();
+        assert_eq!(ratios, [0.75, 0.25]);
+    }
+
+    #[test]
+    fn pools_of_a_class_and_of_all_share_a_budget() {
+        let (mut map, mut pgs) = cluster();
+        add(&mut map, &mut pgs, 1, 0, 0, |_| ());
+        add(&mut map, &mut pgs, 2, 1, 0, |p| p.flags |= PgPool::FLAG_BULK);
+        assert_eq!(wanted(&map, &pgs), [(1, 32, false), (2, 128, true)], "three nvme OSDs, 300 PGs, three copies");
+    }
+
+    #[test]
+    fn health_tells_of_pools_that_are_only_warned_of_and_of_promises_that_cannot_be_kept() {
+        let (mut map, mut pgs) = cluster();
+        add(&mut map, &mut pgs, 1, 0, 150, |p| p.pg_autoscale_mode = AutoscaleMode::WARN);
+        add(&mut map, &mut pgs, 2, 0, 0, |p| {
+            opt(p, PoolOptKey::TARGET_SIZE_BYTES, PoolOptValue::Int(400 * GIB));
+            opt(p, PoolOptKey::TARGET_SIZE_RATIO, PoolOptValue::Double(0.0));
+        });
+        let mut out = HealthMap::default();
+        checks(&MgrSettings::default(), &map, &pgs, &mut out);
+        let reports = format!("{:?}", out.reports());
+        assert!(reports.contains("POOL_TOO_FEW_PGS") && reports.contains("Pool p1 has 32 placement groups, should have 128"), "{reports}");
+        let over = "Pools ['p1', 'p2'] overcommit available storage by 1.833x due to target_size_bytes";
+        assert!(reports.contains("POOL_TARGET_SIZE_BYTES_OVERCOMMITTED") && reports.contains(over), "{reports}");
+        assert!(!reports.contains("BYTES_AND_RATIO"));
+    }
+
+    #[test]
+    fn powers_of_two_are_the_nearest() {
+        assert_eq!([0.0, 1.0, 5.0, 6.5, 97.0, 95.0, 100.0].map(nearest_power_of_two), [0, 1, 4, 8, 128, 64, 128]);
+    }
+}
