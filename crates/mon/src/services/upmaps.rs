@@ -154,9 +154,9 @@ mod tests {
         let second = map.pg_to_up_acting(PG).up[1];
         let (bad, inc) = step(&map, |inc| drop(inc.new_pg_upmap_items.insert(PG, vec![(first, sibling(second))])));
         assert!(bad.pg_upmap_items.is_empty() && inc.new_pg_upmap_items.is_empty(), "two on one host");
-        let (out, _) = step(&next, |inc| drop(inc.new_weight.insert(sibling(first), 0)));
+        let (out, _) = step(&next, |inc| { inc.new_weight.insert(sibling(first), 0); });
         assert!(out.pg_upmap_items.is_empty());
-        let (same, _) = step(&next, |inc| drop(inc.new_weight.insert(second, 0x8000)));
+        let (same, _) = step(&next, |inc| { inc.new_weight.insert(second, 0x8000); });
         assert_eq!(same.pg_upmap_items.len(), 1);
     }
 
@@ -189,9 +189,9 @@ mod tests {
     fn a_primary_that_is_not_in_the_set_goes() {
         let map = map();
         let up = map.pg_to_up_acting(PG).up;
-        let (next, _) = step(&map, |inc| drop(inc.new_pg_upmap_primary.insert(PG, up[2])));
+        let (next, _) = step(&map, |inc| { inc.new_pg_upmap_primary.insert(PG, up[2]); });
         assert_eq!(next.pg_to_up_acting(PG).up_primary, up[2]);
-        let (gone, _) = step(&next, |inc| drop(inc.new_weight.insert(up[2], 0)));
+        let (gone, _) = step(&next, |inc| { inc.new_weight.insert(up[2], 0); });
         assert!(gone.pg_upmap_primaries.is_empty());
     }
 }
