@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/dist/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery replace networks chaos chaos-short linearizability sim sim-seeds mutants
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart balance scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery replace networks chaos chaos-short linearizability sim sim-seeds mutants
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -57,6 +57,11 @@ restart: build
 	MONS=3 tests/clients/on_fresh_cluster $(BIN) tests/clients/kill_leader.py --bin $(BIN)
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/monitors.py --bin $(BIN)
 	MONS=3 tests/clients/on_fresh_cluster $(BIN) tests/clients/recover_monitors.py --bin $(BIN)
+
+# Nine OSDs on three CRUSH hosts: disks of three sizes become equally full.
+balance: build
+	UP="--osds 9 --hosts 3 --device-class nvme,nvme,ssd" SIZE=512M,1G,1536M,1536M,512M,1G,1G,1536M,512M \
+	  tests/clients/on_fresh_cluster $(BIN) tests/clients/balance.py
 
 # Blocks that go bad.
 scrub: build
@@ -104,7 +109,7 @@ sim-seeds: sim
 mutants: linearizability
 	CACHE=$(CACHE) scripts/mutants $(NAMES)
 
-test: lint unit clients checks script wrong restart replace networks chaos-short sim-seeds scrub full fuzz
+test: lint unit clients checks script wrong restart replace networks chaos-short sim-seeds balance scrub full fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps

@@ -14,6 +14,7 @@ pub mod json;
 pub mod option;
 pub mod perf;
 pub mod socket;
+pub mod spread;
 pub mod table;
 pub mod tree;
 pub mod usage;

@@ -71,6 +71,35 @@ impl CrushMap {
         Ok(())
     }
 
+    /// Gives an OSD that is in no bucket yet its name, so that it can have a class.
+    pub fn name_device(&mut self, osd: i32) {
+        if osd >= 0 && !self.item_exists(osd) {
+            self.names.insert(osd, format!("osd.{osd}"));
+            self.max_devices = self.max_devices.max(osd.saturating_add(1));
+        }
+    }
+
+    /// Makes a device class that no OSD has yet; its id, and false if there was one of that name. (`osd crush class create`.)
+    pub fn create_class(&mut self, class: &str) -> Result<(i32, bool)> {
+        if !is_valid_name(class) {
+            return Err(CrushError::BadName(class.to_owned()));
+        }
+        let is_new = self.class_id(class).is_none();
+        Ok((self.class_id_or_new(class), is_new))
+    }
+
+    /// Removes a device class, from its OSDs too; its id. Rules that take from it have to be gone. (`osd crush class rm`.)
+    pub fn remove_class(&mut self, class: &str) -> Result<i32> {
+        let id = self.class_id(class).ok_or_else(|| CrushError::NoClass(class.to_owned()))?;
+        self.atomically(|map| {
+            for osd in map.osds_of_class(class) {
+                map.class_of.remove(&osd);
+            }
+            map.class_names.remove(&id);
+            map.rebuild_classes().map(|()| id)
+        })
+    }
+
     /// The rules that take from a class's shadow trees.
     pub fn rules_of_class(&self, class: &str) -> Vec<u32> {
         let Some(class) = self.class_id(class) else { return Vec::new() };
@@ -168,5 +197,26 @@ impl CrushMap {
         let mut bucket = Bucket::new(id, original.kind, &original.alg, items, self.tunables.straw_calc_version)?;
         bucket.hash = original.hash;
         Ok(bucket)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_come_before_osds_and_go_with_the_last_word() {
+        let mut map = CrushMap::build_default(&[], "host").unwrap();
+        assert_eq!((map.create_class("nvme"), map.create_class("nvme")), (Ok((0, true)), Ok((0, false))));
+        assert!(map.create_class("n vme").is_err());
+        map.name_device(7);
+        map.set_device_class(7, "nvme").unwrap();
+        let place = crate::parse_location(["root=default", "host=a"]).unwrap();
+        map.create_or_move_item(7, crate::ONE, "osd.7", &place).unwrap();
+        assert_eq!(map.item_class(7), Some("nvme"));
+        assert!(map.item("default~nvme").is_some_and(|shadow| map.leaves(shadow).contains(&7)));
+        map.check_shape().unwrap();
+        assert_eq!(map.remove_class("nvme"), Ok(0));
+        assert!(map.item_class(7).is_none() && map.item("default~nvme").is_none() && map.remove_class("nvme").is_err());
     }
 }

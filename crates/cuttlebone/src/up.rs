@@ -40,9 +40,15 @@ pub struct UpArgs {
     /// Monitors to have; more than there are adds some. An odd number, of which a majority has to run [default: what is there, or 1]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=9))]
     pub mons: Option<u32>,
-    /// Size of each new OSD's data file, sparse until written [default: 10G]
-    #[arg(long, value_parser = parse_size)]
-    pub size: Option<u64>,
+    /// Size of each new OSD's data file, sparse until written; several are given to OSDs in turn [default: 10G]
+    #[arg(long, value_parser = parse_size, value_delimiter = ',')]
+    pub size: Vec<u64>,
+    /// CRUSH hosts that new OSDs are divided among as if each were a machine; with three or more, copies go to different hosts [default: this one]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub hosts: Option<u32>,
+    /// Device class of each new OSD; several are given in turn: nvme,ssd [default: what the device is]
+    #[arg(long, value_delimiter = ',')]
+    pub device_class: Vec<String>,
     /// The first monitor's port; other monitors take those after it, daemons what the kernel gives them [default: 3300]
     #[arg(long)]
     pub port: Option<u16>,
@@ -86,7 +92,8 @@ fn start_all(home: &Home, args: &UpArgs, stop: &AtomicBool) -> Result<()> {
     }
     let osds = home.osd_count(args);
     for id in 0..osds {
-        home.make_osd(id, &admin)?;
+        home.describe_osd(id, osds, args)?;
+        home.make_osd(id, in_turn(&args.device_class, id), &admin)?;
     }
     home.start_osds(osds)?;
     home.await_whole(mons, osds, &admin, stop)?;
@@ -192,7 +199,9 @@ impl Home {
         mons.iter().for_each(|(id, addr)| monmap.add(id, AddrVec(vec![EntityAddr::msgr2(*addr, 0)])));
         fs::write(self.dir.join("monmap"), denc::to_bytes(&monmap, types::features::SUPPORTED))?;
         fs::write(self.dir.join("keyring"), new_keyring())?;
-        let conf = conf_text(&self.dir, fsid, &mons, args.size.unwrap_or(10 << 30));
+        // Three hosts hold three copies; with fewer the copies of a cluster to try things with go to different OSDs.
+        let chooseleaf = u32::from(args.hosts.is_some_and(|hosts| hosts >= 3));
+        let conf = conf_text(&self.dir, fsid, &mons, args.size.first().copied().unwrap_or(10 << 30), chooseleaf);
         fs::write(self.dir.join("ceph.conf.new"), conf)?;
         fs::rename(self.dir.join("ceph.conf.new"), self.conf())?;
         Ok(())
@@ -339,8 +348,25 @@ impl Home {
         })
     }
 
-    /// Registers and formats an OSD unless that is done.
-    fn make_osd(&self, id: u32, admin: &AdminClient) -> Result<()> {
+    /// Gives a new OSD a section of its own in ceph.conf, where it differs from others: its CRUSH host, its size.
+    fn describe_osd(&self, id: u32, osds: u32, args: &UpArgs) -> Result<()> {
+        let text = fs::read_to_string(self.conf())?;
+        let heading = format!("[osd.{id}]");
+        if self.dir.join(format!("osd.{id}/ready")).exists() || text.lines().any(|line| line == heading) {
+            return Ok(());
+        }
+        let place = args.hosts.map(|hosts| format!("crush location = root=default host={}\n", host_with_room(&text, osds, hosts)));
+        let size = in_turn(&args.size, id).filter(|_| args.size.len() > 1).map(|size| format!("bluestore block size = {size}\n"));
+        let lines: String = place.into_iter().chain(size).collect();
+        if !lines.is_empty() {
+            fs::write(self.dir.join("ceph.conf.new"), format!("{text}{heading}\n{lines}"))?;
+            fs::rename(self.dir.join("ceph.conf.new"), self.conf())?;
+        }
+        Ok(())
+    }
+
+    /// Registers and formats an OSD unless that is done; `class` is its device class, if it is not to be what its device is.
+    fn make_osd(&self, id: u32, class: Option<&String>, admin: &AdminClient) -> Result<()> {
         let dir = self.dir.join(format!("osd.{id}"));
         if dir.join("ready").exists() {
             return Ok(());
@@ -350,7 +376,11 @@ impl Home {
         let uuid = kept(&dir.join("fsid"), || Uuid::new_v4().to_string())?;
         let key = kept(&dir.join("key"), new_key)?;
         let request = json!({"prefix": "osd new", "uuid": uuid, "id": id});
-        let secrets = json!({"cephx_secret": key}).to_string();
+        let mut secrets = json!({"cephx_secret": key});
+        if let Some(class) = class {
+            secrets["crush_device_class"] = class.as_str().into();
+        }
+        let secrets = secrets.to_string();
         let given = admin.command(request, secrets.as_bytes()).with_context(|| format!("registering osd.{id}"))?;
         let given = String::from_utf8_lossy(&given).trim().to_owned();
         ensure!(given == id.to_string(), "asked for osd.{id}, was given {given:?}");
@@ -429,6 +459,19 @@ impl Home {
     }
 }
 
+/// What OSD `id` gets of things that are given to OSDs in turn.
+fn in_turn<T>(things: &[T], id: u32) -> Option<&T> {
+    things.get(id as usize % things.len().max(1))
+}
+
+/// The first of so many CRUSH hosts that, by ceph.conf, has not its share of the OSDs yet.
+fn host_with_room(conf: &str, osds: u32, hosts: u32) -> String {
+    let share = osds.div_ceil(hosts) as usize;
+    let has = |name: &str| conf.lines().filter(|line| line.split(' ').any(|word| word.strip_prefix("host=") == Some(name))).count();
+    let mut names = (1..=hosts).map(|n| format!("host{n}"));
+    names.find(|name| has(name) < share).unwrap_or_else(|| format!("host{hosts}"))
+}
+
 /// What may lie in a directory whose first `up` was interrupted.
 const OURS: [&str; 5] = ["run", "log", "keyring", "monmap", "ceph.conf.new"];
 
@@ -466,8 +509,12 @@ fn first_mons(count: u32, port: u16) -> Result<Vec<(String, SocketAddr)>> {
     Ok(('a'..='z').zip(0..count as u16).map(mon).collect())
 }
 
-fn conf_text(dir: &Path, fsid: Uuid, mons: &[(String, SocketAddr)], size: u64) -> String {
+fn conf_text(dir: &Path, fsid: Uuid, mons: &[(String, SocketAddr)], size: u64, chooseleaf: u32) -> String {
     let dir = dir.display();
+    let spread = match chooseleaf {
+        0 => "# One machine: copies go to different OSDs, not to different hosts.\nosd crush chooseleaf type = 0",
+        _ => "# Copies go to different hosts of the CRUSH map, though all are this machine.\nosd crush chooseleaf type = 1",
+    };
     let hosts: Vec<String> = mons.iter().map(|(_, addr)| format!("[v2:{addr}]")).collect();
     let hosts = hosts.join(",");
     format!(
@@ -483,8 +530,7 @@ keyring = {dir}/keyring
 run dir = {dir}/run
 pid file = {dir}/run/$name.pid
 log file = {dir}/log/$name.log
-# One machine: copies go to different OSDs, not to different hosts.
-osd crush chooseleaf type = 0
+{spread}
 [mon]
 mon data = {dir}/mon.$id
 # A cluster to try things with stands on a disk that others fill: that is no news.
@@ -511,7 +557,23 @@ fn parse_size(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse_size;
+    use super::{host_with_room, in_turn, parse_size};
+
+    #[test]
+    fn new_osds_fill_one_host_after_the_other_and_take_classes_in_turn() {
+        let mut conf = String::new();
+        for _ in 0..9 {
+            let host = host_with_room(&conf, 9, 3);
+            conf += &format!("crush location = root=default host={host}\n");
+        }
+        let count = |name: &str| conf.matches(&format!("host={name}\n")).count();
+        assert_eq!([count("host1"), count("host2"), count("host3")], [3, 3, 3]);
+        assert!(conf.starts_with(&"crush location = root=default host=host1\n".repeat(3)));
+        assert_eq!(host_with_room(&conf, 12, 3), "host1", "a tenth OSD");
+        let classes = ["nvme", "ssd"];
+        assert_eq!([0, 1, 2].map(|id| in_turn(&classes, id)), [Some(&"nvme"), Some(&"ssd"), Some(&"nvme")]);
+        assert_eq!(in_turn::<u64>(&[], 3), None);
+    }
 
     #[test]
     fn sizes_are_powers_of_1024() {

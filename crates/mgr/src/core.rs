@@ -1,9 +1,12 @@
 //! The manager's core: one state, fed by the node, asked by commands.
 
+use crate::autoscale::AutoscaleSettings;
+use crate::balancer::{Balancer, BalancerSettings};
 use crate::pgmap::PgMap;
 use crate::progress::Progress;
 use crate::rates::Rates;
 use crate::services::Services;
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +14,7 @@ use types::map::OsdMap;
 use types::msg::Message;
 use types::msg::internal::{ConfigInForce, MgrStats};
 use types::msg::{MMgrClose, MMgrOpen, MMgrReport};
-use types::{EntityInst, EntityName, Now, OsdId};
+use types::{EntityInst, EntityName, Mono, Now, OsdId};
 
 /// Options the manager goes by.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +43,13 @@ pub struct MgrSettings {
     pub max_misplaced_ratio: f64,
     /// `mgr_debug_aggressive_pg_num_changes`.
     pub aggressive_pg_changes: bool,
+    pub balancer: BalancerSettings,
+    pub autoscale: AutoscaleSettings,
+    /// `mon_reweight_max_change`, `mon_reweight_max_osds`, `mon_reweight_min_pgs_per_osd`, `mon_reweight_min_bytes_per_osd`.
+    pub reweight_max_change: f64,
+    pub reweight_max_osds: i64,
+    pub reweight_min_pgs_per_osd: u64,
+    pub reweight_min_bytes_per_osd: u64,
 }
 
 impl Default for MgrSettings {
@@ -58,6 +68,12 @@ impl Default for MgrSettings {
             max_creating_pgs: 1024,
             max_misplaced_ratio: 0.05,
             aggressive_pg_changes: false,
+            balancer: BalancerSettings::default(),
+            autoscale: AutoscaleSettings::default(),
+            reweight_max_change: 0.05,
+            reweight_max_osds: 4,
+            reweight_min_pgs_per_osd: 10,
+            reweight_min_bytes_per_osd: 100 << 20,
         }
     }
 }
@@ -77,6 +93,10 @@ pub struct Mgr {
     pub(crate) connected: BTreeSet<OsdId>,
     /// What OSDs are to be told.
     pub(crate) orders: Vec<(OsdId, Message)>,
+    /// Commands for the monitors: whoever gave the command that they come from is answered when they are done.
+    pub(crate) mon_orders: Vec<String>,
+    pub(crate) balancer: Balancer,
+    pub(crate) next_autoscale: Mono,
     own: Option<(EntityName, BTreeMap<String, ConfigInForce>)>,
 }
 
@@ -93,6 +113,9 @@ impl Mgr {
             services: Services::default(),
             connected: BTreeSet::new(),
             orders: Vec::new(),
+            mon_orders: Vec::new(),
+            balancer: Balancer::default(),
+            next_autoscale: Mono(0),
             own: None,
         }
     }
@@ -115,6 +138,23 @@ impl Mgr {
     /// What commands had to say to OSDs.
     pub fn take_orders(&mut self) -> Vec<(OsdId, Message)> {
         std::mem::take(&mut self.orders)
+    }
+
+    /// What commands had to say to the monitors.
+    pub fn take_mon_orders(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.mon_orders)
+    }
+
+    /// Has the monitors keep an option of ours. We go by it at once; what they tell us later is the same.
+    pub(crate) fn set_own_option(&mut self, name: &str, value: &str) {
+        match name {
+            "mgr/balancer/active" => self.settings.balancer.active = value == "true",
+            "mgr/balancer/mode" => self.settings.balancer.mode = value.into(),
+            "mgr/balancer/pool_ids" => self.settings.balancer.pool_ids = crate::balancer::pool_ids(value),
+            "mgr/pg_autoscaler/noautoscale" => self.settings.autoscale.off = value == "true",
+            _ => {}
+        }
+        self.mon_orders.push(json!({"prefix": "config set", "who": "mgr", "name": name, "value": value}).to_string());
     }
 
     /// The options that a daemon reported; `None` for one that did not report.
@@ -178,6 +218,10 @@ impl Mgr {
     /// The options it goes by.
     pub fn settings(&self) -> &MgrSettings {
         &self.settings
+    }
+
+    pub(crate) fn osdmap_arc(&self) -> Arc<OsdMap> {
+        self.osdmap.clone()
     }
 
     /// The newest map.

@@ -129,6 +129,7 @@ pub fn checks(now: Now, settings: &MgrSettings, map: &OsdMap, pgs: &PgMap) -> He
     slow_ops(pgs, &mut out);
     alerts(pgs, &mut out);
     quota_checks(settings, map, pgs, &mut out);
+    crate::autoscale::checks(settings, map, pgs, &mut out);
     if settings.warn_on_pool_no_app {
         pools_without_application(map, pgs, &mut out);
     }

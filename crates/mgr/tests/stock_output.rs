@@ -338,12 +338,31 @@ fn errors_read_as_stock_ones() {
     assert_eq!(refusal(r#"{"prefix":"osd scrub","who":"77"}"#), (-11, "osd.77 is not up".into()));
     let text = "pg 1.0 primary osd.1 is not currently connected";
     assert_eq!(refusal(r#"{"prefix":"pg scrub","pgid":"1.0"}"#), (-11, text.into()));
-    assert_eq!(refusal(r#"{"prefix":"balancer on"}"#).0, -95);
+    assert_eq!(refusal(r#"{"prefix":"balancer mode","mode":"crush-compat"}"#).0, -95);
+    assert_eq!(refusal(r#"{"prefix":"balancer optimize","plan":"x"}"#), (-22, "Balancer enabled, disable to optimize manually".into()));
+    assert_eq!(refusal(r#"{"prefix":"balancer show","plan":"x"}"#), (-2, "plan x not found".into()));
+    assert_eq!(refusal(r#"{"prefix":"balancer eval","option":"x"}"#), (-22, "option \"x\" not a plan or a pool".into()));
+    assert_eq!(refusal(r#"{"prefix":"balancer pool add","pools":["x","p"]}"#), (-22, "pool(s) ['x'] not found".into()));
     // Nothing is known of these, and an empty list would say that there are none.
     for what in [r#""crash ls""#, r#""crash stat""#, r#""crash archive-all""#, r#""crash info","id":"x""#, r#""device ls""#, r#""device ls-by-host","host":"vm""#] {
         let (result, status) = refusal(&format!(r#"{{"prefix":{what}}}"#));
         assert!(result == -95 && status.starts_with("Cuttlebone"), "{what}: {result} {status}");
     }
+}
+
+#[test]
+fn what_the_balancer_is_told_goes_to_the_monitors_and_counts_at_once() {
+    let mut mgr = cluster();
+    assert_eq!(run(&mut mgr, r#"{"prefix":"balancer off"}"#).result, 0);
+    assert_eq!(mgr.take_mon_orders(), [r#"{"prefix":"config set","who":"mgr","name":"mgr/balancer/active","value":"false"}"#]);
+    assert!(text(&mut mgr, r#"{"prefix":"balancer status"}"#).contains(r#""active": false"#));
+    run(&mut mgr, r#"{"prefix":"balancer off"}"#);
+    assert!(mgr.take_mon_orders().is_empty(), "it is off");
+    let nothing = run(&mut mgr, r#"{"prefix":"balancer optimize","plan":"x"}"#);
+    assert_eq!(nothing.result, -114, "{}", nothing.status);
+    assert!(text(&mut mgr, r#"{"prefix":"balancer eval"}"#).starts_with("current cluster score 0."));
+    assert_eq!(run(&mut mgr, r#"{"prefix":"osd pool set noautoscale"}"#).status, "noautoscale is set, all pools now have autoscale off");
+    assert_eq!(mgr.take_mon_orders().len(), 4, "two options, two pools");
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod maps;
 use crate::gate::Gate;
 use crate::messenger::{network_actions, network_input, network_timers};
 use crate::world::{Input, Node, World};
-use ::mgr::{Mgr, MgrSettings};
+use ::mgr::{AutoscaleSettings, BalancerSettings, Mgr, MgrSettings};
 use admin::command::{CommandError, Reply};
 use admin::option::ConfigValues;
 use admin::{Command, CommandSpec, socket};
@@ -22,7 +22,7 @@ use maps::MapFollower;
 use msgr::{Config, ConnId, Endpoint, Event};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::msg::internal::MgrBeacon;
 use types::msg::{MCommandReply, MMgrCommandReply, MMgrConfigure, Message, RawMessage, WireMessage};
@@ -46,6 +46,22 @@ pub struct MgrNodeConfig {
     pub metadata: BTreeMap<String, String>,
 }
 
+/// Who gave a command, and how he is answered.
+#[derive(Debug, Clone, Copy)]
+enum Asker {
+    Mgr { conn: ConnId, tid: u64 },
+    Tell { conn: ConnId, tid: u64 },
+    Admin { id: u64 },
+}
+
+/// An answer that waits for the monitors to have done what the command comes to.
+struct Held {
+    asker: Asker,
+    reply: Reply,
+    /// Commands that they have not answered.
+    open: BTreeSet<u64>,
+}
+
 /// One manager daemon.
 pub struct MgrNode {
     endpoint: Endpoint,
@@ -66,6 +82,9 @@ pub struct MgrNode {
     changed: bool,
     /// When pools may be adjusted again.
     next_adjust: Mono,
+    held: Vec<Held>,
+    /// Answers for the admin socket.
+    for_admin: Vec<(u64, Reply)>,
     stopped: Option<i32>,
 }
 
@@ -98,6 +117,8 @@ impl MgrNode {
             next_digest: now.mono,
             changed: false,
             next_adjust: now.mono,
+            held: Vec::new(),
+            for_admin: Vec::new(),
             stopped: None,
         }
     }
@@ -167,9 +188,7 @@ impl MgrNode {
                 self.mgr.set_own_config(self.mon.name().clone(), self.options.in_force());
                 self.tick = tick(&self.options);
             }
-            MonClientEvent::CommandReply { result, status, .. } if result < 0 => {
-                tracing::warn!(result, status, "a pool cannot be adjusted");
-            }
+            MonClientEvent::CommandReply { tid, result, status, .. } => self.on_mon_reply(now, tid, result, status),
             MonClientEvent::AuthFailed { errno } => tracing::error!("the monitors refuse us: {errno}"),
             _ => {}
         }
@@ -183,9 +202,7 @@ impl MgrNode {
         // What a monitor passes on it has checked; the answer goes back the same way.
         if let (true, Message::MMgrCommand(m)) = (self.mon.conn() == Some(conn), &msg) {
             let reply = self.run(now, &m.cmd, |_, _| true);
-            let data = Bytes::from(reply.output).into();
-            let reply = MMgrCommandReply { result: reply.result, status: reply.status.into(), data };
-            return self.reply(now, conn, raw.tid, &reply);
+            return self.answer(now, Asker::Mgr { conn, tid: raw.tid }, reply);
         }
         let Some(visitor) = self.gate.visitor(conn) else { return };
         let (name, gid) = (visitor.name.clone(), visitor.global_id as i64);
@@ -201,13 +218,11 @@ impl MgrNode {
             }
             Message::MMgrCommand(m) => {
                 let reply = self.command(now, conn, &m.cmd);
-                let data = Bytes::from(reply.output).into();
-                self.reply(now, conn, raw.tid, &MMgrCommandReply { result: reply.result, status: reply.status.into(), data });
+                self.answer(now, Asker::Mgr { conn, tid: raw.tid }, reply);
             }
             Message::MCommand(m) => {
                 let reply = self.command(now, conn, &m.cmd);
-                let data = Bytes::from(reply.output).into();
-                self.reply(now, conn, raw.tid, &MCommandReply { result: reply.result, status: reply.status.into(), data });
+                self.answer(now, Asker::Tell { conn, tid: raw.tid }, reply);
             }
             Message::MMgrOpen(open) => {
                 if open.service.is_some() {
@@ -276,6 +291,45 @@ impl MgrNode {
         reply
     }
 
+    /// Answers a command, when the monitors have done what it comes to.
+    fn answer(&mut self, now: Now, asker: Asker, reply: Reply) {
+        let orders = self.mgr.take_mon_orders();
+        let open: BTreeSet<u64> = orders.into_iter().map(|order| self.mon.command(now, &mut self.endpoint, order, Bytes::new())).collect();
+        match open.is_empty() {
+            true => self.deliver(now, asker, reply),
+            false => self.held.push(Held { asker, reply, open }),
+        }
+    }
+
+    fn deliver(&mut self, now: Now, asker: Asker, reply: Reply) {
+        let (result, status) = (reply.result, reply.status.clone().into());
+        let data = Bytes::from(reply.output.clone()).into();
+        match asker {
+            Asker::Mgr { conn, tid } => self.reply(now, conn, tid, &MMgrCommandReply { result, status, data }),
+            Asker::Tell { conn, tid } => self.reply(now, conn, tid, &MCommandReply { result, status, data }),
+            Asker::Admin { id } => self.for_admin.push((id, reply)),
+        }
+    }
+
+    /// The monitors have done something, or refused: the first refusal is the answer.
+    fn on_mon_reply(&mut self, now: Now, tid: u64, result: i32, status: String) {
+        let Some(at) = self.held.iter().position(|h| h.open.contains(&tid)) else {
+            if result < 0 {
+                tracing::warn!(result, status, "the monitors refuse a change");
+            }
+            return;
+        };
+        let held = &mut self.held[at];
+        held.open.remove(&tid);
+        if result < 0 && held.reply.result >= 0 {
+            held.reply = Reply { result, status, output: Vec::new() };
+        }
+        if held.open.is_empty() {
+            let held = self.held.swap_remove(at);
+            self.deliver(now, held.asker, held.reply);
+        }
+    }
+
     fn reply(&mut self, now: Now, conn: ConnId, tid: u64, msg: &impl WireMessage) {
         let mut raw = msg.to_raw(features::SUPPORTED);
         raw.tid = tid;
@@ -283,19 +337,18 @@ impl MgrNode {
     }
 
     /// Whoever reaches the admin socket may do everything.
-    fn on_admin<W: World>(&mut self, world: &mut W, id: u64, request: &Bytes) {
+    fn on_admin(&mut self, now: Now, id: u64, request: &Bytes) {
         let whole = [request.as_ref(), &[0]].concat();
         let reply = match socket::request(&whole) {
             socket::Request::Version => Reply::output(socket::VERSION),
             socket::Request::Command(Ok(_)) => {
                 let text = String::from_utf8_lossy(request).trim_end_matches('\0').to_string();
-                self.run(world.now(), &[text], |_, _| true)
+                self.run(now, &[text], |_, _| true)
             }
             socket::Request::Command(Err(e)) => e.into(),
             socket::Request::Incomplete => CommandError::invalid("invalid json").into(),
         };
-        // The world writes the length itself.
-        world.admin_reply(id, Bytes::from(socket::reply(&reply)).slice(4..));
+        self.answer(now, Asker::Admin { id }, reply);
     }
 
     fn timers<W: World>(&mut self, world: &W) {
@@ -308,6 +361,7 @@ impl MgrNode {
             self.next_tick = now.mono + self.tick;
             self.mgr.handle_tick(now);
             self.adjust_pgs(now);
+            self.look_after_pools(now);
             self.send_beacon(now);
             self.changed = true;
         }
@@ -327,6 +381,17 @@ impl MgrNode {
             if step.moves {
                 self.next_adjust = now.mono + ADJUST_PAUSES * self.mgr.settings().stats_period;
             }
+        }
+    }
+
+    /// The autoscaler and the balancer, each in its time.
+    fn look_after_pools(&mut self, now: Now) {
+        if !self.may_report() {
+            return;
+        }
+        for order in self.mgr.autoscale_pgs(now).into_iter().chain(self.mgr.balance(now)) {
+            tracing::info!(order, "pools are looked after");
+            self.mon.command(now, &mut self.endpoint, order, Bytes::new());
         }
     }
 
@@ -387,6 +452,32 @@ fn settings(options: &ConfigValues) -> MgrSettings {
         max_creating_pgs: options.u64("mon_osd_max_creating_pgs"),
         max_misplaced_ratio: options.f64("target_max_misplaced_ratio"),
         aggressive_pg_changes: options.bool("mgr_debug_aggressive_pg_num_changes"),
+        balancer: balancer_settings(options),
+        autoscale: AutoscaleSettings {
+            target_pg_per_osd: options.u64("mon_target_pg_per_osd"),
+            sleep_interval: options.duration("mgr/pg_autoscaler/sleep_interval"),
+            threshold: options.f64("mgr/pg_autoscaler/threshold"),
+            off: options.bool("mgr/pg_autoscaler/noautoscale"),
+        },
+        reweight_max_change: options.f64("mon_reweight_max_change"),
+        reweight_max_osds: options.i64("mon_reweight_max_osds"),
+        reweight_min_pgs_per_osd: options.u64("mon_reweight_min_pgs_per_osd"),
+        reweight_min_bytes_per_osd: options.u64("mon_reweight_min_bytes_per_osd"),
+    }
+}
+
+fn balancer_settings(options: &ConfigValues) -> BalancerSettings {
+    BalancerSettings {
+        active: options.bool("mgr/balancer/active"),
+        mode: options.str("mgr/balancer/mode"),
+        pool_ids: ::mgr::pool_ids(&options.str("mgr/balancer/pool_ids")),
+        sleep_interval: options.duration("mgr/balancer/sleep_interval"),
+        upmap_max_optimizations: options.u64("mgr/balancer/upmap_max_optimizations"),
+        upmap_max_deviation: options.u64("mgr/balancer/upmap_max_deviation"),
+        begin_time: options.str("mgr/balancer/begin_time"),
+        end_time: options.str("mgr/balancer/end_time"),
+        begin_weekday: options.u64("mgr/balancer/begin_weekday"),
+        end_weekday: options.u64("mgr/balancer/end_weekday"),
     }
 }
 
@@ -397,7 +488,7 @@ fn tick(options: &ConfigValues) -> Duration {
 impl<W: World> Node<W> for MgrNode {
     fn handle(&mut self, world: &mut W, input: Input) {
         match network_input(&mut self.endpoint, world, input) {
-            Some(Input::Admin { id, request }) => self.on_admin(world, id, &request),
+            Some(Input::Admin { id, request }) => self.on_admin(world.now(), id, &request),
             Some(Input::Stop) => self.stopped = Some(0),
             _ => {}
         }
@@ -408,6 +499,10 @@ impl<W: World> Node<W> for MgrNode {
         self.timers(world);
         self.pump(world.now());
         network_actions(&mut self.endpoint, world);
+        for (id, reply) in std::mem::take(&mut self.for_admin) {
+            // The world writes the length itself.
+            world.admin_reply(id, Bytes::from(socket::reply(&reply)).slice(4..));
+        }
         let digest = (self.changed && self.may_report()).then_some(self.next_digest.max(world.now().mono + Duration::from_millis(1)));
         if let Some(at) = [self.mon.next_timeout(), Some(self.next_tick), digest].into_iter().flatten().min() {
             world.wake_at(at);

@@ -34,6 +34,8 @@ pub const CRUSH_TUNABLES2: u64 = 1 << 25;
 pub const SERVER_MIMIC: u64 = 1 << 28 | INCARNATION_2;
 pub const OSDHASHPSPOOL: u64 = 1 << 30;
 pub const STRETCH_MODE: u64 = 1 << 32 | INCARNATION_3;
+/// What clients since Reef announce and those of Pacific do not.
+pub const REEF_CLIENT: u64 = 1 << 33;
 pub const OSD_CACHEPOOL: u64 = 1 << 35;
 pub const CRUSH_V2: u64 = 1 << 36;
 pub const OSDMAP_ENC: u64 = 1 << 39;
@@ -54,6 +56,14 @@ pub const CEPHX_V2: u64 = 1 << 61;
 /// What Pacific announces. Announcing more makes newer clients switch to formats nobody here reads: with bits 49 and
 /// 50 Tentacle sends OSD_OP v9.
 pub const SUPPORTED: u64 = 0x3f01_cfbd_fffd_ffff;
+
+/// What a client of a release has that older ones lack, as far as bits tell them apart: nothing new between Luminous and Nautilus, nor
+/// between Nautilus and Reef.
+pub fn of_release(release: crate::map::Release) -> u64 {
+    use crate::map::Release;
+    let since = [(Release::JEWEL, SERVER_JEWEL), (Release::LUMINOUS, SERVER_LUMINOUS), (Release::NAUTILUS, CEPHX_V2), (Release::REEF, REEF_CLIENT)];
+    since.into_iter().filter(|(first, _)| release >= *first).fold(0, |all, (_, bits)| all | bits)
+}
 
 /// What our daemons require of a peer.
 pub const REQUIRED: u64 = MSG_ADDR2;

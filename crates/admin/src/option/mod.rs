@@ -7,6 +7,7 @@
 mod spec;
 mod table_common;
 mod table_debug;
+mod table_mgr;
 mod table_mon;
 mod table_osd;
 mod table_store;
@@ -19,10 +20,12 @@ pub use values::{ConfigValues, Source};
 use crate::command::CommandError;
 use types::Errno;
 
+const TABLES: [&[OptionSpec]; 6] =
+    [table_common::OPTIONS, table_mgr::OPTIONS, table_mon::OPTIONS, table_osd::OPTIONS, table_store::OPTIONS, table_debug::OPTIONS];
+
 /// Every option, sorted by name.
 pub fn all() -> Vec<&'static OptionSpec> {
-    let tables = [table_common::OPTIONS, table_mon::OPTIONS, table_osd::OPTIONS, table_store::OPTIONS, table_debug::OPTIONS];
-    let mut out: Vec<&'static OptionSpec> = tables.into_iter().flatten().collect();
+    let mut out: Vec<&'static OptionSpec> = TABLES.into_iter().flatten().collect();
     out.sort_by_key(|o| o.name);
     out
 }
@@ -30,8 +33,7 @@ pub fn all() -> Vec<&'static OptionSpec> {
 /// The option of that name, however it is spelt.
 pub fn find(name: &str) -> Option<&'static OptionSpec> {
     let name = canonical(name);
-    let tables = [table_common::OPTIONS, table_mon::OPTIONS, table_osd::OPTIONS, table_store::OPTIONS, table_debug::OPTIONS];
-    tables.into_iter().flatten().find(|o| o.name == name)
+    TABLES.into_iter().flatten().find(|o| o.name == name)
 }
 
 /// The option, or the error that `config set` gives.

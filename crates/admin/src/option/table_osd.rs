@@ -24,6 +24,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("osd_pool_default_ec_fast_read", Bool, Advanced, "false", "read all shards and take the fastest").of(&["mon"]).runtime(),
     opt("osd_pool_default_read_lease_ratio", Float, Dev, "0.8", "how long a primary may serve reads unheard, by the grace").range("0.01", "1").runtime().effective(),
     opt("osd_pool_erasure_code_stripe_unit", Size, Advanced, "4096", "bytes of a shard in a stripe").of(&["mon"]).runtime(),
+    opt("crush_location", Str, Advanced, "", "where an OSD stands in the CRUSH map: root=default host=a").flags(&["startup"]).of(&["osd"]).effective(),
     opt("osd_crush_chooseleaf_type", Int, Dev, "1", "CRUSH type over which a new cluster spreads copies").flags(&["cluster_create"]).effective(),
     opt("osd_crush_update_on_start", Bool, Advanced, "true", "an OSD takes its place in the CRUSH map when it boots").runtime().effective(),
     opt("osd_crush_initial_weight", Float, Advanced, "-1", "weight of a new OSD; negative for its size in TiB").runtime(),

@@ -2,6 +2,8 @@
 //!
 //! Who may call what is checked by the node, which knows the session; here everybody may.
 
+mod autoscale;
+mod balancer;
 mod force;
 mod osd;
 mod pg;
@@ -49,6 +51,10 @@ impl Mgr {
             ["osd", "pool", "scrub" | "deep-scrub" | "repair"] => self.scrub_pools(command, args),
             ["pg", ..] => self.pg_command(now, command, args),
             ["osd", "pool", "autoscale-status"] => Ok(self.autoscale(command, args)),
+            ["osd", "pool", verb @ ("get" | "set" | "unset"), "noautoscale"] => Ok(self.noautoscale(verb)),
+            ["osd", "reweight-by-utilization" | "reweight-by-pg" | "test-reweight-by-utilization" | "test-reweight-by-pg"] => {
+                self.reweight_command(command, args)
+            }
             ["osd", ..] => self.osd_command(now, command, args),
             ["iostat"] => {
                 let width = args.int("width").and_then(|w| usize::try_from(w).ok()).unwrap_or(80).min(1000);
@@ -58,7 +64,7 @@ impl Mgr {
             ["service", "dump"] => Ok(both(command, &self.services().dump())),
             ["service", "status"] => Ok(both(command, &self.services().status())),
             ["progress", ..] => Ok(self.progress_command(now, command)),
-            ["balancer", ..] => balancer(command),
+            ["balancer", ..] => self.balancer_command(now, command, args),
             // An empty list would say that nothing has crashed, and that there are no devices.
             ["crash", ..] => Err(not_supported("Cuttlebone keeps no reports of crashes: a daemon's last words are in its log")),
             ["device", ..] => Err(not_supported("Cuttlebone does not tell devices apart: 'ceph osd metadata' says where an OSD keeps its data")),
@@ -85,15 +91,6 @@ impl Mgr {
                 self.progress.clear();
                 Reply::default()
             }
-        }
-    }
-
-    fn autoscale(&self, command: &Command, args: &Args) -> Reply {
-        // This one command has a format of its own besides.
-        let wants_json = command.format.is_json() || args.str("format").is_some_and(|f| f.starts_with("json"));
-        match wants_json {
-            true => both(command, &self.autoscale_json()),
-            false => Reply::output(self.autoscale_text()),
         }
     }
 
@@ -125,18 +122,4 @@ fn not_built(what: &str) -> CommandError {
 
 fn not_supported(why: &str) -> CommandError {
     CommandError::new(Errno::EOPNOTSUPP, why)
-}
-
-fn balancer(command: &Command) -> Answer {
-    match command.prefix.as_str() {
-        "balancer status" => Ok(Reply::output(admin::json::pretty(&json!({
-            "active": false, "last_optimize_duration": "", "last_optimize_started": "", "mode": "none",
-            "no_optimization_needed": false, "optimize_result": "The balancer is not built in Cuttlebone yet",
-            "plans": [],
-        })))),
-        "balancer ls" => Ok(Reply::output("[]")),
-        // Off is what it is.
-        "balancer off" => Ok(Reply::default()),
-        other => Err(not_built(other)),
-    }
 }

@@ -3,13 +3,11 @@
 //! Upstream: src/mon/PGMap.cc (process_pg_map_command, osd pool stats), src/pybind/mgr/pg_autoscaler/module.py.
 
 use crate::core::Mgr;
-use crate::digest::raw_used_rate;
 use admin::TextTable;
 use admin::human::narrow;
 use admin::usage;
 use serde_json::{Value, json};
 use types::PoolId;
-use types::map::PgPool;
 
 impl Mgr {
     /// What goes on in pools, as paragraphs.
@@ -39,7 +37,7 @@ impl Mgr {
         pools.iter().map(pool).collect()
     }
 
-    /// PG counts of pools. Nothing adjusts them here, so that there is never a new count to show.
+    /// What numbers of PGs pools have and should have; new ones are shown where they would be set.
     pub(crate) fn autoscale_text(&self) -> String {
         let mut t = TextTable::new().left("POOL");
         let columns = [
@@ -47,22 +45,22 @@ impl Mgr {
             "NEW PG_NUM",
         ];
         t = columns.iter().fold(t, |t, name| t.right(name)).left("AUTOSCALE").left("BULK");
-        for (id, pool) in &self.osdmap().pools {
-            let (stored, rate, capacity) = self.pool_shape(*id, pool);
+        let some = |there: bool, text: String| if there { text } else { String::new() };
+        for p in self.autoscale_targets() {
             t.row([
-                self.pool_name(*id).to_string(),
-                narrow(stored, 6, 1024),
-                String::new(),
-                format!("{rate:.1}"),
-                narrow(capacity, 6, 1024),
-                format!("{:.4}", ratio(stored as f64 * rate, capacity)),
-                String::new(),
-                String::new(),
-                "1.0".into(),
-                pool.pg_num_target.to_string(),
-                String::new(),
-                pool.pg_autoscale_mode.name().into(),
-                "False".into(),
+                self.pool_name(p.pool).to_string(),
+                narrow(p.logical_used, 6, 1024),
+                some(p.target_bytes > 0, narrow(p.target_bytes, 6, 1024)),
+                float(p.raw_used_rate),
+                narrow(p.capacity, 6, 1024),
+                format!("{:.4}", p.capacity_ratio),
+                some(p.target_ratio > 0.0, format!("{:.4}", p.target_ratio)),
+                some(p.effective_target_ratio > 0.0, format!("{:.4}", p.effective_target_ratio)),
+                float(p.bias),
+                p.pg_num_target.to_string(),
+                some(p.would_adjust(), p.final_pg_num.to_string()),
+                p.mode.name().into(),
+                if p.bulk { "True" } else { "False" }.into(),
             ]);
         }
         // The stock table pads every column to its right, the last one too.
@@ -71,40 +69,16 @@ impl Mgr {
 
     /// The same as JSON.
     pub(crate) fn autoscale_json(&self) -> Value {
-        let pool = |(id, pool): (&PoolId, &PgPool)| {
-            let (stored, rate, capacity) = self.pool_shape(*id, pool);
-            let raw = stored as f64 * rate;
-            json!({
-                "actual_capacity_ratio": ratio(raw, capacity), "actual_raw_used": raw, "bias": 1.0, "bulk": false,
-                "capacity_ratio": ratio(raw, capacity), "crush_root_id": self.root_of(pool),
-                "effective_target_ratio": 0.0, "logical_used": stored,
-                "pg_autoscale_mode": pool.pg_autoscale_mode.name(), "pg_num_final": pool.pg_num_target,
-                "pg_num_ideal": pool.pg_num_target, "pg_num_target": pool.pg_num_target, "pool_id": id.0,
-                "pool_name": self.pool_name(*id), "raw_used": raw, "raw_used_rate": rate,
-                "subtree_capacity": capacity, "target_bytes": 0, "target_ratio": 0.0, "would_adjust": false,
-            })
-        };
-        self.osdmap().pools.iter().map(pool).collect()
+        self.autoscale_targets().iter().map(|t| t.json(self.pool_name(t.pool))).collect()
     }
 
     /// A pool's name; empty for one that is not in the map.
     pub(crate) fn pool_name(&self, id: PoolId) -> &str {
         self.osdmap().pool_name.get(&id).map_or("", String::as_str)
     }
-
-    /// Bytes stored, raw bytes per stored byte, raw bytes of the OSDs the pool's rule may use.
-    fn pool_shape(&self, id: PoolId, pool: &PgPool) -> (u64, f64, u64) {
-        let stored = self.pgs().pool(id).stats.sum.num_bytes.max(0) as u64;
-        let shares = self.osdmap().crush.rule_shares(pool.crush_rule.into());
-        let osds = self.pgs().counted(self.osdmap()).filter(|(osd, _)| shares.contains_key(&osd.0));
-        (stored, raw_used_rate(self.osdmap(), pool), osds.map(|(_, r)| r.stat.statfs.total).sum())
-    }
-
-    fn root_of(&self, pool: &PgPool) -> i32 {
-        self.osdmap().crush.takes(pool.crush_rule.into()).into_iter().next().unwrap_or(0)
-    }
 }
 
-fn ratio(part: f64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { part / whole as f64 }
+/// With a fraction, if only a zero.
+fn float(v: f64) -> String {
+    format!("{v:?}")
 }

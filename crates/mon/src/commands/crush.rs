@@ -10,6 +10,7 @@ use crush::{CrushError, CrushMap, Profile, parse_location};
 use serde_json::json;
 use std::collections::BTreeMap;
 use types::Errno;
+use types::map::OsdMap;
 
 pub const COMMANDS: &[Entry] = &[
     entry("osd getcrushmap", "osd", "r", getcrushmap),
@@ -37,6 +38,8 @@ pub const COMMANDS: &[Entry] = &[
     entry("osd crush class ls", "osd", "r", class_ls),
     entry("osd crush class ls-osd", "osd", "r", class_ls_osd),
     entry("osd crush class rename", "osd", "rw", class_rename),
+    entry("osd crush class create", "osd", "rw", class_create),
+    entry("osd crush class rm", "osd", "rw", class_rm),
     entry("osd crush show-tunables", "osd", "r", show_tunables),
     entry("osd crush tunables", "osd", "rw", tunables),
     entry("osd crush get-tunable", "osd", "r", get_tunable),
@@ -122,15 +125,60 @@ fn setcrushmap(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     }
     let crush: CrushMap = denc::from_bytes(&cmd.input).map_err(|e| Reply::err(Errno::EINVAL, format!("Failed to parse crushmap: {e}")))?;
     crush.check_shape().map_err(|e| Reply::err(Errno::EINVAL, format!("Failed to parse crushmap: {e}")))?;
-    if let Some((id, pool)) = map.pools.iter().find(|(_, p)| crush.rule(p.crush_rule.into()).is_none()) {
-        let text = format!("the crush rule no. {} (in use by pool {id}) is not in the new crush map", pool.crush_rule);
-        return Err(Reply::err(Errno::EINVAL, text));
-    }
+    check_rules(&map, &crush)?;
     if crush.max_devices > map.max_osd.max(0) && crush.iter_buckets().flat_map(|b| &b.items).any(|i| *i >= map.max_osd) {
         return Err(Reply::err(Errno::EINVAL, format!("crushmap max_devices {} > osdmap max_osd {}", crush.max_devices, map.max_osd)));
     }
+    if ctx.bool_option("mon_osd_crush_smoke_test", true) {
+        smoke_test(&map, &crush)?;
+    }
     ctx.state.osdmap.set_crush(&crush);
     Ok(Reply::status((map.crush_version + 1).to_string()))
+}
+
+/// Every rule is numbered as it says, and those that pools use are there and fit.
+fn check_rules(map: &OsdMap, crush: &CrushMap) -> Result<(), Reply> {
+    let invalid = |text: String| Err(Reply::err(Errno::EINVAL, text));
+    if crush.iter_rules().any(|(number, rule)| u32::from(rule.ruleset) != number) {
+        return invalid("crush maps with ruleset != ruleid are no longer allowed".into());
+    }
+    for (id, pool) in &map.pools {
+        let (number, size) = (pool.crush_rule, pool.size);
+        let Some(rule) = crush.rule(number.into()) else {
+            return invalid(format!("pool {id} references crush_rule {number} but it is not present"));
+        };
+        if rule.kind != pool.pool_type.0 {
+            return invalid(format!("pool {id} type does not match rule {number}"));
+        }
+        if !(rule.min_size..=rule.max_size).contains(&size) {
+            let (least, most) = (rule.min_size, rule.max_size);
+            return invalid(format!("pool {id} size {size} does not fall within rule {number} min_size {least} and max_size {most}"));
+        }
+    }
+    Ok(())
+}
+
+/// Inputs that a new map is tried with, as many as upstream tries.
+const SMOKE_INPUTS: u32 = 51;
+
+/// Tries a map: no pool that finds enough OSDs for itself now may find too few for every input.
+fn smoke_test(map: &OsdMap, crush: &CrushMap) -> Result<(), Reply> {
+    for (id, pool) in &map.pools {
+        let found = |with: &CrushMap| {
+            let found = |x| with.do_rule(pool.crush_rule.into(), x, pool.size.into(), &map.osd_weight, with.choose_args_for(id.0));
+            (0..SMOKE_INPUTS).map(|x| found(x).into_iter().filter(|osd| *osd != crush::ITEM_NONE).count()).max().unwrap_or(0)
+        };
+        let (now, then) = (found(&map.crush), found(crush));
+        if then < usize::from(pool.min_size) && now >= usize::from(pool.min_size) {
+            let text = format!(
+                "crush smoke test failed with {}: rule {} finds {then} OSDs at most for pool {id}, whose min_size is {} \
+                 (mon_osd_crush_smoke_test = false accepts it nevertheless)",
+                Errno::EINVAL.wire(), pool.crush_rule, pool.min_size
+            );
+            return Err(Reply::err(Errno::EINVAL, text));
+        }
+    }
+    Ok(())
 }
 
 fn dump(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
@@ -382,6 +430,36 @@ fn class_ls(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 fn class_ls_osd(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let osds = ctx.osdmap().crush.osds_of_class(cmd.text("class")?);
     Ok(Reply::either(cmd.format, || osds.iter().map(|o| format!("{o}\n")).collect(), || json!(osds)))
+}
+
+fn class_create(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    let class = cmd.text("class")?;
+    edit(ctx, |crush| match crush.create_class(class).map_err(refuse)? {
+        (_, false) => Ok((false, Reply::status(format!("class '{class}' already exists")))),
+        (id, true) => Ok((true, Reply::status(format!("created class {class} with id {id} to crush map")))),
+    })
+}
+
+fn class_rm(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    let class = cmd.text("class")?;
+    let map = ctx.osdmap();
+    if map.crush.class_id(class).is_none() {
+        return Ok(Reply::ok());
+    }
+    let rules: Vec<String> = map.crush.rules_of_class(class).into_iter().filter_map(|n| map.crush.rule_name(n)).map(|name| format!("'{name}'")).collect();
+    if !rules.is_empty() {
+        return Err(Reply::err(Errno::EBUSY, format!("class '{class}' still referenced by crush_rule(s): {}", rules.join(","))));
+    }
+    let of_class = |p: &&String| map.erasure_code_profiles.get(*p).and_then(|p| p.get("crush-device-class")).is_some_and(|c| c == class);
+    let profiles: Vec<String> = map.erasure_code_profiles.keys().filter(of_class).cloned().collect();
+    if !profiles.is_empty() {
+        let text = format!("class '{class}' is still referenced by erasure-code-profile(s): {}", profiles.join(","));
+        return Err(Reply::err(Errno::EBUSY, text));
+    }
+    edit(ctx, |crush| {
+        let id = crush.remove_class(class).map_err(refuse)?;
+        Ok((true, Reply::status(format!("removed class {class} with id {id} from crush map"))))
+    })
 }
 
 fn class_rename(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {

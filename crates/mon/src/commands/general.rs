@@ -358,7 +358,7 @@ fn features(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 /// The oldest release with these features, as far as upstream tells them apart.
-fn release_of(features: u64) -> &'static str {
+pub(super) fn release_of(features: u64) -> &'static str {
     if features & types::features::SERVER_LUMINOUS == types::features::SERVER_LUMINOUS { "luminous" } else { "jewel" }
 }
 

@@ -27,6 +27,7 @@ pub mod pool_set;
 pub mod pool_snap;
 pub mod specs;
 pub mod tell;
+pub mod upmap;
 pub mod usage;
 
 use crate::cmd::Cmd;
@@ -116,12 +117,12 @@ type Table = BTreeMap<&'static str, &'static Entry>;
 /// Commands for the monitors.
 pub fn table() -> &'static Table {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        let all: [&'static [Entry]; 24] = [
+        let all: [&'static [Entry]; 25] = [
             auth::COMMANDS, config::COMMANDS, config_key::COMMANDS, crush::COMMANDS, crush_rule::COMMANDS,
             ec_profile::COMMANDS, fs::COMMANDS, general::COMMANDS, health::COMMANDS, log::COMMANDS, mgr::COMMANDS,
             mon::COMMANDS, osd::COMMANDS, osd_dump::COMMANDS, osd_life::COMMANDS, osd_set::COMMANDS,
             osd_tree::COMMANDS, pg::COMMANDS, pool::COMMANDS, pool_app::COMMANDS, pool_get::COMMANDS, pool_set::COMMANDS,
-            pool_snap::COMMANDS, usage::COMMANDS,
+            pool_snap::COMMANDS, upmap::COMMANDS, usage::COMMANDS,
         ];
         all.into_iter().flatten().map(|e| (e.prefix, e)).collect()
     });
@@ -142,7 +143,7 @@ pub fn find(table: &'static Table, prefix: &str) -> Option<&'static Entry> {
 /// Commands, or families of commands, of stock Ceph that have nothing behind them here yet.
 const NOT_YET: [&str; 9] = [
     "fs", "mds", "osd tier", "mon set-addrs", "mon set-weight", "mon enable_stretch_mode", "osd force-create-pg",
-    "osd crush class create", "osd crush class rm",
+    "osd force_healthy_stretch_mode", "osd force_recovery_stretch_mode",
 ];
 
 /// What to say of a command that is not in the table: commands of stock Ceph that are yet to be built say so.

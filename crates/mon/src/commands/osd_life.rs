@@ -442,6 +442,8 @@ fn store_secrets(ctx: &mut Ctx<'_>, osd: OsdId, uuid: Uuid, secrets: &Secrets) -
 fn place(ctx: &mut Ctx<'_>, osd: OsdId, secrets: &Secrets) -> Result<(), Reply> {
     let Some(class) = &secrets.crush_device_class else { return Ok(()) };
     let mut crush = CrushMap::clone(&pending_crush(&ctx.state.osdmap));
+    // It stands nowhere yet: a class belongs to a name.
+    crush.name_device(osd.0);
     crush.set_device_class(osd.0, class).map_err(|e| Reply { result: e.errno(), ..Reply::status(e.to_string()) })?;
     ctx.state.osdmap.set_crush(&crush);
     Ok(())

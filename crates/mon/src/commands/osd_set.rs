@@ -5,13 +5,16 @@ use super::{Ctx, Entry, entry};
 use crate::cmd::Cmd;
 use crate::reply::{Outcome, Reply};
 use crate::text;
+use std::collections::BTreeMap;
 use std::time::Duration;
 use types::map::{OsdMap, Release};
-use types::{AddrKind, EntityAddr, Errno, OsdId, PgId};
+use types::{AddrKind, EntityAddr, EntityKind, Errno, OsdId, PgId};
 
 pub const COMMANDS: &[Entry] = &[
     entry("osd set", "osd", "rw", set),
     entry("osd unset", "osd", "rw", unset),
+    entry("osd pause", "osd", "rw", |c, _| pause(c, true)),
+    entry("osd unpause", "osd", "rw", |c, _| pause(c, false)),
     entry("osd set-full-ratio", "osd", "rw", |c, m| ratio(c, m, "set-full-ratio")),
     entry("osd set-nearfull-ratio", "osd", "rw", |c, m| ratio(c, m, "set-nearfull-ratio")),
     entry("osd set-backfillfull-ratio", "osd", "rw", |c, m| ratio(c, m, "set-backfillfull-ratio")),
@@ -35,10 +38,6 @@ pub const COMMANDS: &[Entry] = &[
     entry("osd rm-nodown", "osd", "rw", |c, m| guard(c, m, OsdMap::STATE_NODOWN, false)),
     entry("osd rm-noin", "osd", "rw", |c, m| guard(c, m, OsdMap::STATE_NOIN, false)),
     entry("osd rm-noout", "osd", "rw", |c, m| guard(c, m, OsdMap::STATE_NOOUT, false)),
-    entry("osd pg-upmap", "osd", "rw", pg_upmap),
-    entry("osd rm-pg-upmap", "osd", "rw", rm_pg_upmap),
-    entry("osd pg-upmap-items", "osd", "rw", pg_upmap_items),
-    entry("osd rm-pg-upmap-items", "osd", "rw", rm_pg_upmap_items),
     entry("osd pg-temp", "osd", "rw", pg_temp),
     entry("osd primary-temp", "osd", "rw", primary_temp),
 ];
@@ -94,6 +93,17 @@ fn unset(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     Ok(Reply::status(format!("{name} is unset")))
 }
 
+/// `osd pause` and `osd unpause`: old names of a flag.
+fn pause(ctx: &mut Ctx<'_>, on: bool) -> Outcome {
+    let (bits, flags) = (OsdMap::FLAG_PAUSERD | OsdMap::FLAG_PAUSEWR, ctx.osdmap().flags);
+    let wanted = if on { flags | bits } else { flags & !bits };
+    if wanted != flags {
+        ctx.state.osdmap.change().new_flags = Some(wanted);
+    }
+    let name = types::map::osdmap::cluster_flags_string(bits);
+    Ok(Reply::status(format!("{name} is {}", if on { "set" } else { "unset" })))
+}
+
 fn ratio(ctx: &mut Ctx<'_>, cmd: &Cmd, which: &str) -> Outcome {
     let ratio = cmd.float("ratio")?.ok_or_else(|| Reply::err(Errno::EINVAL, "unable to parse 'ratio' value"))?;
     if !(0.0..=1.0).contains(&ratio) {
@@ -112,8 +122,32 @@ fn ratio(ctx: &mut Ctx<'_>, cmd: &Cmd, which: &str) -> Outcome {
 fn set_min_compat_client(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let version = cmd.text("version")?;
     let release = Release::from_name(version).ok_or_else(|| Reply::err(Errno::EINVAL, format!("version {version} is not recognized")))?;
+    let needed = ctx.osdmap().min_compat_client();
+    if release < needed {
+        let text = format!("osdmap current utilizes features that require {needed}; cannot set require_min_compat_client below that to {release}");
+        return Err(Reply::err(Errno::EPERM, text));
+    }
+    let older = older_than(ctx, release);
+    if !older.is_empty() && !cmd.flag("yes_i_really_mean_it") {
+        let text = format!("cannot set require_min_compat_client to {version}: {}; add --yes-i-really-mean-it to do it anyway", older.join("; "));
+        return Err(Reply::err(Errno::EPERM, text));
+    }
     ctx.state.osdmap.change().new_require_min_compat_client = Some(release);
     Ok(Reply::status(format!("set require_min_compat_client to {version}")))
+}
+
+/// Clients that lack what a release has, as operators are told of them.
+fn older_than(ctx: &Ctx<'_>, release: Release) -> Vec<String> {
+    let needs = types::features::of_release(release);
+    let mut counts: BTreeMap<u64, u32> = BTreeMap::new();
+    for peer in ctx.sessions.values().map(|s| &s.peer).filter(|p| p.kind == EntityKind::CLIENT && needs & !p.features != 0) {
+        *counts.entry(peer.features).or_default() += 1;
+    }
+    let line = |(features, n): (&u64, &u32)| {
+        let looks = super::general::release_of(*features);
+        format!("{n} connected client(s) look like {looks} (missing 0x{:x})", needs & !features)
+    };
+    counts.iter().map(line).collect()
 }
 
 fn require_osd_release(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
@@ -272,7 +306,7 @@ fn guard(ctx: &mut Ctx<'_>, cmd: &Cmd, bit: u32, on: bool) -> Outcome {
     Ok(Reply::status(complaints))
 }
 
-fn pgid(ctx: &Ctx<'_>, cmd: &Cmd) -> Result<PgId, Reply> {
+pub(super) fn pgid(ctx: &Ctx<'_>, cmd: &Cmd) -> Result<PgId, Reply> {
     let text = cmd.text("pgid")?;
     let pg: PgId = text.parse().map_err(|()| Reply::err(Errno::EINVAL, format!("invalid pgid '{text}'")))?;
     let map = ctx.osdmap();
@@ -294,36 +328,6 @@ fn osd_list(ctx: &Ctx<'_>, cmd: &Cmd) -> Result<Vec<OsdId>, Reply> {
 
 fn join(osds: &[OsdId]) -> String {
     osds.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
-}
-
-fn pg_upmap(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let (pg, osds) = (pgid(ctx, cmd)?, osd_list(ctx, cmd)?);
-    let status = format!("set {pg} pg_upmap mapping to [{}]", join(&osds));
-    ctx.state.osdmap.change().new_pg_upmap.insert(pg, osds);
-    Ok(Reply::status(status))
-}
-
-fn rm_pg_upmap(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let pg = pgid(ctx, cmd)?;
-    ctx.state.osdmap.change().old_pg_upmap.insert(pg);
-    Ok(Reply::status(format!("clear {pg} pg_upmap mapping")))
-}
-
-fn pg_upmap_items(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let (pg, osds) = (pgid(ctx, cmd)?, osd_list(ctx, cmd)?);
-    if osds.len() % 2 != 0 || osds.is_empty() {
-        return Err(Reply::err(Errno::EINVAL, "you must specify pairs of osds"));
-    }
-    let pairs: Vec<(OsdId, OsdId)> = osds.chunks_exact(2).map(|p| (p[0], p[1])).collect();
-    let shown: Vec<String> = pairs.iter().map(|(a, b)| format!("{a}->{b}")).collect();
-    ctx.state.osdmap.change().new_pg_upmap_items.insert(pg, pairs);
-    Ok(Reply::status(format!("set {pg} pg_upmap_items mapping to [{}]", shown.join(","))))
-}
-
-fn rm_pg_upmap_items(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let pg = pgid(ctx, cmd)?;
-    ctx.state.osdmap.change().old_pg_upmap_items.insert(pg);
-    Ok(Reply::status(format!("clear {pg} pg_upmap_items mapping")))
 }
 
 fn pg_temp(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {

@@ -48,11 +48,12 @@ fn create(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     if rule_name.is_empty() {
         rule_name = cmd.text("erasure_code_profile")?.to_owned();
     }
-    if cmd.flag("bulk") || cmd.int("pg_num_max")?.is_some() {
-        return Err(Reply::err(Errno::EOPNOTSUPP, "bulk and pg_num_max are not available in this cluster yet"));
-    }
     let rule = rule_arg(ctx, &rule_name)?;
-    let pg_num = cmd.int("pg_num")?.unwrap_or(0);
+    let (bulk, mode) = (cmd.flag("bulk"), autoscale_mode(ctx, cmd)?);
+    let pg_num = match cmd.int("pg_num")?.unwrap_or(0) {
+        0 if bulk && mode == AutoscaleMode::ON => bulk_pg_num(ctx, rule, cmd.int("size")?.unwrap_or(0)),
+        given => given,
+    };
     let pgp_num = cmd.int("pgp_num")?.unwrap_or(0);
     let size = cmd.int("size")?.filter(|s| *s > 0);
     let new = plan(ctx, name, pg_num, pgp_num, rule, size)?;
@@ -134,14 +135,16 @@ pub fn check_pgs_per_osd(ctx: &Ctx<'_>, pool: Option<PoolId>, pg_num: i64, size:
 
 fn make(ctx: &Ctx<'_>, new: &NewPool, cmd: &Cmd) -> Result<PgPool, Reply> {
     let mut pool = blank(ctx, new);
-    let mode = match cmd.text("autoscale_mode")? {
-        "" => ctx.env.option(ctx.state, "osd_pool_default_pg_autoscale_mode").unwrap_or_else(|| "on".into()),
-        given => given.to_owned(),
-    };
-    pool.pg_autoscale_mode = AutoscaleMode::from_name(&mode).unwrap_or(AutoscaleMode::OFF);
+    pool.pg_autoscale_mode = autoscale_mode(ctx, cmd)?;
+    if cmd.flag("bulk") {
+        pool.flags |= PgPool::FLAG_BULK;
+    }
     pool.expected_num_objects = cmd.int("expected_num_objects")?.unwrap_or(0).max(0) as u64;
     if let Some(v) = cmd.int("pg_num_min")? {
         super::pool_set::set_opt(&mut pool, "pg_num_min", &v.to_string())?;
+    }
+    if let Some(v) = cmd.int("pg_num_max")? {
+        super::pool_set::set_opt(&mut pool, "pg_num_max", &v.to_string())?;
     }
     if let Some(v) = cmd.int("target_size_bytes")? {
         super::pool_set::set_opt(&mut pool, "target_size_bytes", &v.to_string())?;
@@ -150,6 +153,26 @@ fn make(ctx: &Ctx<'_>, new: &NewPool, cmd: &Cmd) -> Result<PgPool, Reply> {
         super::pool_set::set_opt(&mut pool, "target_size_ratio", &v.to_string())?;
     }
     Ok(pool)
+}
+
+fn autoscale_mode(ctx: &Ctx<'_>, cmd: &Cmd) -> Result<AutoscaleMode, Reply> {
+    let mode = match cmd.text("autoscale_mode")? {
+        "" => ctx.env.option(ctx.state, "osd_pool_default_pg_autoscale_mode").unwrap_or_else(|| "on".into()),
+        given => given.to_owned(),
+    };
+    Ok(AutoscaleMode::from_name(&mode).unwrap_or(AutoscaleMode::OFF))
+}
+
+/// PGs that a pool which is to be large begins with: its OSDs' budget, with other such pools; the autoscaler goes on from there.
+fn bulk_pg_num(ctx: &Ctx<'_>, rule: u8, size: i64) -> i64 {
+    let map = ctx.osdmap();
+    let of = |rule: u8| map.crush.rule_shares(rule.into()).into_keys().collect::<std::collections::BTreeSet<i32>>();
+    let osds = of(rule);
+    let others = map.pools.values().filter(|p| p.has_flag(PgPool::FLAG_BULK) && !of(p.crush_rule).is_disjoint(&osds)).count() as i64;
+    let size = if size > 0 { size } else { ctx.int_option("osd_pool_default_size", 3) }.max(1);
+    let share = osds.len() as i64 * ctx.int_option("mon_target_pg_per_osd", 100) / size / (1 + others);
+    // The power of two below it: what is there already has its PGs, too.
+    share.max(0).checked_ilog2().map_or(0, |bits| 1i64 << bits.min(16)).max(ctx.int_option("osd_pool_default_pg_num", 32))
 }
 
 /// A pool as planned, with the flags new pools get by default.
@@ -235,6 +258,7 @@ pub fn remove(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool) -> Result<(), Reply>
     inc.new_primary_temp.extend(map.primary_temp.keys().filter(|pg| pg.pool == id).map(|pg| (*pg, types::OsdId::NONE)));
     inc.old_pg_upmap.extend(map.pg_upmap.keys().filter(|pg| pg.pool == id));
     inc.old_pg_upmap_items.extend(map.pg_upmap_items.keys().filter(|pg| pg.pool == id));
+    inc.old_pg_upmap_primary.extend(map.pg_upmap_primaries.keys().filter(|pg| pg.pool == id));
     Ok(())
 }
 

@@ -20,7 +20,7 @@ const VARS: &[&str] = &[
     "fast_read", "hit_set_grade_decay_rate", "hit_set_search_last_n", "scrub_min_interval", "scrub_max_interval",
     "deep_scrub_interval", "recovery_priority", "recovery_op_priority", "scrub_priority", "compression_mode",
     "compression_algorithm", "compression_required_ratio", "compression_max_blob_size", "compression_min_blob_size",
-    "csum_type", "csum_max_block", "csum_min_block", "fingerprint_algorithm", "pg_autoscale_mode", "pg_num_min",
+    "csum_type", "csum_max_block", "csum_min_block", "fingerprint_algorithm", "pg_autoscale_mode", "pg_num_min", "pg_num_max",
     "target_size_bytes", "target_size_ratio", "pg_autoscale_bias", "dedup_tier", "dedup_chunk_algorithm",
     "dedup_cdc_chunk_size", "bulk", "eio",
 ];
@@ -96,7 +96,7 @@ fn value(map: &OsdMap, pool: &PgPool, var: &str) -> Option<Value> {
         "pg_autoscale_mode" => pool.pg_autoscale_mode.name().into(),
         "erasure_code_profile" => pool.erasure_code_profile.as_str().into(),
         "allow_ec_overwrites" => pool.has_flag(PgPool::FLAG_EC_OVERWRITES).into(),
-        "bulk" | "eio" => false.into(),
+        "eio" => false.into(),
         _ => {
             let (key, _) = PoolOptKey::from_name(var)?;
             match pool.opts.get(key)? {
@@ -118,6 +118,7 @@ pub fn flag_of(var: &str) -> Option<u64> {
         "write_fadvise_dontneed" => PgPool::FLAG_WRITE_FADVISE_DONTNEED,
         "noscrub" => PgPool::FLAG_NOSCRUB,
         "nodeep-scrub" => PgPool::FLAG_NODEEP_SCRUB,
+        "bulk" => PgPool::FLAG_BULK,
         _ => return None,
     })
 }

@@ -48,7 +48,7 @@ fn set(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
             let on = units::parse_bool(&val).ok_or_else(|| invalid("expecting value 'true', 'false', '0', or '1'"))?;
             change(ctx, id, |p| p.use_gmt_hitset = on);
         }
-        "bulk" | "eio" => return Err(Reply::err(Errno::EOPNOTSUPP, format!("'{var}' is not available in this cluster yet"))),
+        "eio" => return Err(Reply::err(Errno::EOPNOTSUPP, format!("'{var}' is not available in this cluster yet"))),
         _ if flag_of(var).is_some() => set_flag(ctx, id, &pool, var, &val, sure)?,
         _ if is_tier_var(var) => return Err(Reply::err(Errno::EACCES, "(13) Permission denied")),
         _ if PoolOptKey::from_name(var).is_some() => return set_option(ctx, id, var, &val),
@@ -215,6 +215,14 @@ fn set_flag(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, var: &str, val: &str, 
 
 fn set_option(ctx: &mut Ctx<'_>, id: PoolId, var: &str, val: &str) -> Outcome {
     let Some(pool) = ctx.state.osdmap.map.pools.get(&id) else { return Ok(Reply::ok()) };
+    let limit = match var {
+        "pg_num_min" if int(val).is_ok_and(|n| n > i64::from(pool.pg_num_target)) => Some(">"),
+        "pg_num_max" if int(val).is_ok_and(|n| n > 0 && n < i64::from(pool.pg_num_target)) => Some("<"),
+        _ => None,
+    };
+    if let Some(sign) = limit {
+        return Err(invalid(format!("specified {var} {val} {sign} pg_num {}", pool.pg_num_target)));
+    }
     let mut changed = pool.clone();
     let unset = set_opt(&mut changed, var, val)?;
     let opts = changed.opts;

@@ -3,10 +3,11 @@
 use super::{Ctx, Entry, entry};
 use crate::cmd::Cmd;
 use crate::reply::{Outcome, Reply};
-use crate::text::{self, Left, Right, short_float};
+use crate::text::{self, Left, Right};
+use admin::spread::Spread;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
-use types::OsdId;
+use std::collections::BTreeSet;
+use types::Errno;
 use types::map::PgPool;
 use types::pg::{PoolDigest, StoreStatfs};
 
@@ -169,33 +170,6 @@ fn pool_json(pool: &PgPool, d: &PoolDigest, detail: bool) -> Value {
 
 fn utilization(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let map = ctx.osdmap();
-    let mut pgs: BTreeMap<OsdId, u64> = map.osds().filter(|o| map.is_in(*o)).map(|o| (o, 0)).collect();
-    for pg in map.pools.keys().flat_map(|id| map.pgs(*id)) {
-        for osd in map.pg_to_up_acting(pg).acting {
-            pgs.entry(osd).and_modify(|n| *n += 1);
-        }
-    }
-    let n = pgs.len().max(1) as f64;
-    let total: u64 = pgs.values().sum();
-    let avg = total as f64 / n;
-    let dev = (pgs.values().map(|c| (*c as f64 - avg).powi(2)).sum::<f64>() / n).sqrt();
-    // What throwing PGs at random would give: a binomial's deviation.
-    let baseline = (total as f64 * (1.0 / n) * (1.0 - 1.0 / n)).sqrt();
-    let min = pgs.iter().min_by_key(|(_, c)| **c).map(|(o, c)| (*o, *c)).unwrap_or_default();
-    let max = pgs.iter().rev().max_by_key(|(_, c)| **c).map(|(o, c)| (*o, *c)).unwrap_or_default();
-    let share = |c: u64| if avg > 0.0 { c as f64 / avg } else { 0.0 };
-    let text = || {
-        format!(
-            "avg {}\nstddev {} (expected baseline {})\nmin osd.{} with {} pgs ({} * mean)\nmax osd.{} with {} pgs ({} * mean)\n",
-            short_float(avg), short_float(dev), short_float(baseline), min.0, min.1, short_float(share(min.1)), max.0, max.1,
-            short_float(share(max.1))
-        )
-    };
-    let value = || {
-        json!({
-            "avg_pgs": Value::from(avg), "std_dev": Value::from(dev), "expected_baseline_std_dev": Value::from(baseline), "min_osd": min.0.0,
-            "min_osd_pgs": min.1, "max_osd": max.0.0, "max_osd_pgs": max.1,
-        })
-    };
-    Ok(Reply::either(cmd.format, text, value))
+    let spread = Spread::new(&map, None, &BTreeSet::new()).ok_or_else(|| Reply::err(Errno::EINVAL, ""))?;
+    Ok(Reply::either(cmd.format, || spread.text(), || spread.json()))
 }

@@ -58,8 +58,13 @@ impl Target {
         format!("{}/{mask}{name}", self.section)
     }
 
+    /// What `key` made: a section, masks, which alone have a colon, and the name, which may have slashes (`mgr/balancer/mode`).
     fn from_key(key: &str) -> Option<(Target, String)> {
-        let (target, name) = key.rsplit_once('/')?;
+        let mut name = key.split_once('/')?.1;
+        while let Some((_, rest)) = name.split_once('/').filter(|(mask, _)| mask.contains(':')) {
+            name = rest;
+        }
+        let target = key.strip_suffix(name)?.strip_suffix('/')?;
         Some((Target::parse(target)?, name.to_owned()))
     }
 
@@ -259,6 +264,14 @@ mod tests {
         assert_eq!(c.get(&Subject::mon("a"), "a").unwrap(), "1");
         let nested = with(&[("client", "a", "1"), ("client.x", "a", "2")]);
         assert_eq!(nested.get(&Subject::of("client.x.y".parse().unwrap()), "a").unwrap(), "2");
+    }
+
+    #[test]
+    fn names_of_options_may_have_slashes() {
+        let c = with(&[("mgr", "mgr/balancer/mode", "upmap"), ("osd/host:h1/class:ssd", "a", "1")]);
+        assert_eq!(c.get(&Subject::of("mgr.x".parse().unwrap()), "mgr/balancer/mode").unwrap(), "upmap");
+        assert_eq!(c.get(&osd("0", "ssd"), "a").unwrap(), "1");
+        assert_eq!(c.entries().map(|(t, name, _)| (t.mask(), name.as_str())).collect::<Vec<_>>(), [("".into(), "mgr/balancer/mode"), ("host:h1/class:ssd".into(), "a")]);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 //! Upstream: src/mon/OSDMonitor.cc.
 
 use super::fences::Fences;
+use super::upmaps;
 use crate::txn::{self, StateError, Txn, state_key};
 use bytes::Bytes;
 use crush::CrushMap;
@@ -194,8 +195,15 @@ impl OsdMapService {
         if inc.new_weight.iter().any(turned) {
             inc.new_last_in_change = now.wall;
         }
-        let mut next = OsdMap::clone(&self.map);
-        next.apply_unchecked(&inc).expect("a step of ours fits our map");
+        let apply = |inc: &OsdMapIncremental| {
+            let mut next = OsdMap::clone(&self.map);
+            next.apply_unchecked(inc).expect("a step of ours fits our map");
+            next
+        };
+        let mut next = apply(&inc);
+        if upmaps::may_matter(&inc) && upmaps::clean(&self.map, &next, &mut inc) {
+            next = apply(&inc);
+        }
         let (full, step) = inc.publish(&mut next);
         self.map = Arc::new(next);
         self.keep(full, step, txn);

@@ -4,6 +4,7 @@ mod failures;
 mod lab;
 mod members;
 mod merges;
+mod placement;
 mod recover;
 mod stock_answers;
 mod three;

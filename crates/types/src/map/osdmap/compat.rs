@@ -6,7 +6,7 @@ use super::OsdMap;
 use super::mapping::find_rule;
 use crate::features::{
     CEPHX_V2, CRUSH_CHOOSE_ARGS, CRUSH_TUNABLES, CRUSH_TUNABLES2, CRUSH_TUNABLES3, CRUSH_TUNABLES5, CRUSH_V2, CRUSH_V4,
-    OSD_CACHEPOOL, OSD_PRIMARY_AFFINITY, OSDHASHPSPOOL, OSDMAP_PG_UPMAP,
+    OSD_CACHEPOOL, OSD_PRIMARY_AFFINITY, OSDHASHPSPOOL, OSDMAP_PG_UPMAP, REEF_CLIENT,
 };
 use crate::map::{PgPool, Release};
 use crush::{Alg, CrushMap, Op};
@@ -17,6 +17,8 @@ impl OsdMap {
         let mut f = crush_features(&self.crush);
         let mut need = |bits: u64, when: bool| f |= if when { bits } else { 0 };
         need(OSDMAP_PG_UPMAP, !self.pg_upmap.is_empty() || !self.pg_upmap_items.is_empty());
+        // An older client would send to another primary.
+        need(REEF_CLIENT, !self.pg_upmap_primaries.is_empty());
         for pool in self.pools.values() {
             need(OSDHASHPSPOOL, pool.has_flag(PgPool::FLAG_HASHPSPOOL));
             need(OSD_CACHEPOOL, !pool.tiers.is_empty() || pool.tier_of.0 >= 0);
@@ -42,6 +44,7 @@ impl OsdMap {
         let f = self.client_features();
         let has = |bits: u64| f & bits == bits;
         match () {
+            () if has(REEF_CLIENT) => Release::REEF,
             () if has(OSDMAP_PG_UPMAP) || has(CRUSH_CHOOSE_ARGS) => Release::LUMINOUS,
             () if has(CRUSH_TUNABLES5) => Release::JEWEL,
             () if has(CRUSH_V4) => Release::HAMMER,

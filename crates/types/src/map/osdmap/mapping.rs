@@ -129,17 +129,23 @@ impl OsdMap {
             }
             raw.clone_from(set);
         }
-        for (from, to) in self.pg_upmap_items.get(&pg).into_iter().flatten() {
+        self.substitute(self.pg_upmap_items.get(&pg).map_or(&[], Vec::as_slice), raw);
+        let first = self.pg_upmap_primaries.get(&pg).and_then(|osd| raw.iter().position(|o| o == osd));
+        if let Some(at) = first {
+            raw.swap(0, at);
+        }
+    }
+
+    /// Carries out the substitutions of a `pg_upmap_items`, one after the other: one that would put an OSD in twice, or one that
+    /// is out, is left out.
+    pub fn substitute(&self, items: &[(OsdId, OsdId)], raw: &mut [OsdId]) {
+        for (from, to) in items {
             if raw.contains(to) || self.marked_out(*to) {
                 continue;
             }
             if let Some(slot) = raw.iter_mut().find(|osd| *osd == from) {
                 *slot = *to;
             }
-        }
-        let first = self.pg_upmap_primaries.get(&pg).and_then(|osd| raw.iter().position(|o| o == osd));
-        if let Some(at) = first {
-            raw.swap(0, at);
         }
     }
 
