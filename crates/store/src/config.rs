@@ -1,6 +1,14 @@
 //! Tunables, one struct, so that simulation can shrink and shuffle them.
 
+use crate::{Compression, Csum};
 use std::time::Duration;
+
+/// How data is written; what is there stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Policy {
+    pub csum: Csum,
+    pub compression: Compression,
+}
 
 /// How a store behaves; `Default` is for flash.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,6 +42,8 @@ pub struct StoreConfig {
     pub reserve_per_mille: u32,
     /// Tell the device what was freed (`bdev_enable_discard`).
     pub discard: bool,
+    /// How data of pools is written that have no policy of their own (`Store::set_policies`).
+    pub policy: Policy,
 }
 
 impl Default for StoreConfig {
@@ -51,6 +61,7 @@ impl Default for StoreConfig {
             retry_disk_reads: 3,
             reserve_per_mille: 10,
             discard: false,
+            policy: Policy::default(),
         }
     }
 }
