@@ -31,6 +31,7 @@ mod mount;
 mod onode;
 mod packed;
 mod plan;
+mod profile;
 mod queue;
 mod read;
 mod store;
@@ -48,6 +49,7 @@ pub use event::{Digest, MkfsError, MountError, ObjectStat, ReadData, ReadFlags, 
 pub use fsck::{FsckError, FsckReport, fsck};
 pub use key::{LOG_ROW, transient};
 pub use kv::{Kv, KvBatch, KvError, KvOp};
+pub use profile::{DeviceFacts, DeviceProfile, FlushFault, Tuning};
 pub use mount::{StoreInfo, coll_row, probe};
 pub use store::{META_COLL, Store};
 pub use txc::TxcState;

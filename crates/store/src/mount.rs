@@ -5,6 +5,7 @@ use crate::cache::{BlockCache, OnodeCache};
 use crate::deferred::{Deferred, Record};
 use crate::onode::{BLOCK, Onode, SEG_BLOCKS, Segment};
 use crate::packed::Packed;
+use crate::queue::DeviceQueue;
 use crate::store::{ById, Typical};
 use crate::unpack::CompressedOf;
 use crate::verified::Verified;
@@ -141,8 +142,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             cache: BlockCache::default(),
             budget: Default::default(),
             verified: Verified::new(config.verified_regions),
+            facts: DeviceFacts::default(),
             flush_took: Typical::default(),
-            config,
             nid_next: scan.nid_max + 1,
             stored: scan.stored,
             txcs: ById::default(),
@@ -159,7 +160,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             flushing: VecDeque::new(),
             now: Mono::default(),
             deferred: scan.deferred,
-            queue: Default::default(),
+            queue: DeviceQueue::new(config.queue_depth_max),
             io_next: 0,
             ios: ById::default(),
             dev_waiting: Vec::new(),
@@ -167,6 +168,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             reads: ById::default(),
             read_next: 1,
             reads_blocked: Vec::new(),
+            config,
         })
     }
 }

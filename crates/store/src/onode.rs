@@ -322,6 +322,8 @@ pub(crate) struct Onode {
     pub stored: bool,
     /// Transactions that changed it and are not applied yet: it must stay in memory, and data is not read.
     pub pins: u32,
+    /// The block behind what was read last: whoever goes on there reads from front to back.
+    pub read_next: u64,
     /// Used, since the cache last looked, in a turn other than the one it came in.
     pub hot: bool,
     /// The turn of the store in which it was used last.

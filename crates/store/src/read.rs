@@ -5,7 +5,7 @@
 
 use crate::buf::zeros;
 use crate::csum::Csum;
-use crate::onode::{BLOCK, Block};
+use crate::onode::{BLOCK, Block, SEG_BLOCKS};
 use crate::packed::Packed;
 use crate::queue::Job;
 use crate::store::IoKind;
@@ -150,7 +150,30 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 None => push_device(&mut op.parts, lblk, block),
             }
         }
+        if self.config.readahead_bytes > 0 {
+            self.read_ahead(op, o, end.div_ceil(BLOCK));
+        }
         Ok(())
+    }
+
+    /// Has what lies behind the last run of blocks read with it, for who reads on. Not when the device was wrong: what nobody asked for
+    /// must not be what fails.
+    fn read_ahead(&mut self, op: &mut ReadOp, o: &mut onode::Onode, next: u64) {
+        let goes_on = std::mem::replace(&mut o.read_next, next) == op.off / BLOCK;
+        if !goes_on || op.attempts > 0 || op.flags.digest || op.flags.nocache || op.flags.bypass || next % SEG_BLOCKS == 0 {
+            return;
+        }
+        let Some(Part::Device { blocks, .. }) = op.parts.last_mut() else { return };
+        let most = u64::from(self.config.readahead_bytes) / BLOCK;
+        let Some(seg) = o.segs.get((next / SEG_BLOCKS) as u32) else { return };
+        for i in next % SEG_BLOCKS..SEG_BLOCKS.min(next % SEG_BLOCKS + most) {
+            let block = seg.get(i);
+            let follows = blocks.last().is_some_and(|last| last.phys + 1 == block.phys) && block.at == 0 && seg.pend(i).is_none();
+            if !follows || self.deferred.blocks.contains_key(&block.phys) || self.cache.get(block).is_some() {
+                return;
+            }
+            blocks.push(block);
+        }
     }
 
     fn plan_packed(&mut self, op: &mut ReadOp, o: &mut onode::Onode, lblk: u64, block: Block) -> Result<(), Errno> {

@@ -35,6 +35,7 @@ pub struct Store<D, K> {
     pub(crate) dev: D,
     pub(crate) kv: K,
     pub(crate) config: StoreConfig,
+    pub(crate) facts: DeviceFacts,
     /// How data of pools is written that have a policy of their own.
     pub(crate) policies: BTreeMap<PoolId, Policy>,
     /// As it is, or will be, in the database.
@@ -225,6 +226,42 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Gives device and engine back. What was not committed is lost; deferred writes stay in the log.
     pub fn umount(self) -> (D, K) {
         (self.dev, self.kv)
+    }
+
+    /// What the device was found to be; whoever opens a store measures.
+    pub fn set_facts(&mut self, facts: DeviceFacts) {
+        self.facts = facts;
+        self.config.tune(Tuning::of(facts.profile));
+    }
+
+    pub fn facts(&self) -> DeviceFacts {
+        self.facts
+    }
+
+    /// Changes what can be changed while it is open.
+    pub fn tune(&mut self, tuning: Tuning) {
+        self.config.tune(tuning);
+        self.queue.depth_max = tuning.queue_depth_max.max(1);
+    }
+
+    /// What is in force of that.
+    pub fn tuning(&self) -> Tuning {
+        self.config.tuning()
+    }
+
+    /// Writes zeros to a free block and flushes it, waiting for that: for who measures, before anything else is asked of the device. `at`
+    /// thousandths of the way through it, or behind that.
+    pub fn try_flush(&mut self, at: u64) -> Result<(), Errno> {
+        let block = self.alloc.free_from(self.alloc.blocks() / 1000 * at.min(999)).ok_or(Errno::ENOSPC)?;
+        self.dev.write_sync(block * onode::BLOCK, &[0; onode::BLOCK as usize])
+    }
+
+    /// Has the engine's log flushed, waiting for that: the same for the device that the log is on.
+    pub fn try_log_flush(&mut self) -> Result<(), KvError> {
+        let mut batch = KvBatch::default();
+        batch.put(key::SUPER, denc::to_bytes(&self.superblock, 0));
+        self.kv.apply(batch)?;
+        self.kv.flush_sync()
     }
 
     /// How data is written from now on: that of pools which are named, and that of all others.
