@@ -40,6 +40,9 @@ pub struct DeviceFacts {
     /// What a block written and flushed takes, as a rule; `None` if it was not measured.
     pub flush: Option<Duration>,
     pub fault: Option<FlushFault>,
+    /// The same of the engine's log, which may be on another device.
+    pub log_flush: Option<Duration>,
+    pub log_fault: Option<FlushFault>,
 }
 
 /// A head that moves takes longer than this to write a block somewhere else and flush it, whoever helps it: half a turn of the fastest
@@ -50,32 +53,47 @@ const FLASH_MOST: Duration = Duration::from_millis(6);
 /// What nothing behind a bus can do: to memory and back, and no further.
 const QUICKEST: Duration = Duration::from_micros(8);
 /// Ten times what a flush takes on such devices as a rule.
-const SLOW: [(DeviceProfile, Duration); 2] = [(DeviceProfile::Hdd, Duration::from_millis(200)), (DeviceProfile::Ssd, Duration::from_millis(20))];
+const fn slow(kind: DeviceProfile) -> Duration {
+    Duration::from_millis(match kind {
+        DeviceProfile::Hdd => 200,
+        DeviceProfile::Ssd => 20,
+    })
+}
+
+/// What flushes take as a rule, and what is wrong with that on a device that should be of this kind. Whoever else uses it makes it slower, never
+/// quicker: a quarter of them has to be slow.
+fn flushes(took: &[Duration], kind: DeviceProfile) -> (Option<Duration>, Option<FlushFault>) {
+    let Some(typical) = took.get(took.len() / 2).copied() else { return (None, None) };
+    let fault = if typical < QUICKEST {
+        Some(FlushFault::Quick)
+    } else {
+        (took[took.len() / 4] > slow(kind)).then_some(FlushFault::Slow)
+    };
+    (Some(typical), fault)
+}
 
 impl DeviceFacts {
-    /// Judges a device by what the kernel says, what somebody has configured (`bluestore_debug_enforce_settings`), and what it took to write blocks
-    /// all over it and flush each.
-    pub fn judge(rotational: bool, forced: Option<DeviceProfile>, took: &[Duration]) -> DeviceFacts {
-        let mut took = took.to_vec();
+    /// Judges a device by what the kernel says, what somebody has configured (`bluestore_debug_enforce_settings`), what it took to write blocks
+    /// all over it and flush each, and what a flush of the log took.
+    pub fn judge(rotational: bool, forced: Option<DeviceProfile>, mut took: Vec<Duration>, mut log_took: Vec<Duration>) -> DeviceFacts {
         took.sort_unstable();
+        log_took.sort_unstable();
         let said = if rotational { DeviceProfile::Hdd } else { DeviceProfile::Ssd };
-        let Some(typical) = took.get(took.len() / 2).copied() else {
-            return DeviceFacts { profile: forced.unwrap_or(said), flush: None, fault: None };
+        // The best but one says what it is.
+        let found = match (said, took.get(1).or(took.first())) {
+            (DeviceProfile::Hdd, Some(best)) if *best < HEAD_LEAST => DeviceProfile::Ssd,
+            (DeviceProfile::Ssd, Some(best)) if *best > FLASH_MOST => DeviceProfile::Hdd,
+            _ => said,
         };
-        // Whoever else uses the device makes it slower, never quicker: the best but one says what it is.
-        let best = took[1.min(took.len() - 1)];
-        let found = match said {
-            DeviceProfile::Hdd if best < HEAD_LEAST => DeviceProfile::Ssd,
-            DeviceProfile::Ssd if best > FLASH_MOST => DeviceProfile::Hdd,
-            as_said => as_said,
-        };
-        let slow = SLOW.iter().find(|(kind, _)| *kind == said).is_some_and(|(_, most)| typical > *most);
-        let fault = if typical < QUICKEST {
-            Some(FlushFault::Quick)
-        } else {
-            slow.then_some(FlushFault::Slow)
-        };
-        DeviceFacts { profile: forced.unwrap_or(found), flush: Some(typical), fault }
+        let (flush, fault) = flushes(&took, said);
+        // Nobody says what the log is on.
+        let (log_flush, log_fault) = flushes(&log_took, DeviceProfile::Hdd);
+        DeviceFacts { profile: forced.unwrap_or(found), flush, fault, log_flush, log_fault }
+    }
+
+    /// True if the data device was slow, and is not known to do better now: by its model a flush takes `learned`.
+    pub fn is_slow_still(&self, learned: Option<Duration>) -> bool {
+        self.fault == Some(FlushFault::Slow) && learned.is_none_or(|took| took > slow(DeviceProfile::Ssd))
     }
 }
 
@@ -131,7 +149,7 @@ mod tests {
 
     fn judge(rotational: bool, took_us: &[u64]) -> (DeviceProfile, Option<FlushFault>) {
         let took: Vec<Duration> = took_us.iter().copied().map(Duration::from_micros).collect();
-        let facts = DeviceFacts::judge(rotational, None, &took);
+        let facts = DeviceFacts::judge(rotational, None, took, vec![]);
         (facts.profile, facts.fault)
     }
 
@@ -154,11 +172,15 @@ mod tests {
         assert_eq!(judge(false, &[30_000, 25_000, 90_000, 5000]).1, Some(FlushFault::Slow));
         assert_eq!(judge(true, &[30_000, 25_000, 90_000, 5000]).1, None);
         assert_eq!(judge(true, &[300_000, 250_000, 900_000, 5000]).1, Some(FlushFault::Slow));
+        assert_eq!(judge(false, &[30_000, 25_000, 900, 5000]).1, None, "half of the time somebody was in the way");
+        let slow = DeviceFacts { fault: Some(FlushFault::Slow), ..DeviceFacts::default() };
+        assert!(slow.is_slow_still(None) && slow.is_slow_still(Some(Duration::from_millis(30))) && !slow.is_slow_still(Some(Duration::from_millis(2))));
     }
 
     #[test]
     fn somebody_s_word_counts_more_than_all_that() {
-        let facts = DeviceFacts::judge(true, Some(DeviceProfile::Ssd), &[Duration::from_millis(12)]);
+        let facts = DeviceFacts::judge(true, Some(DeviceProfile::Ssd), vec![Duration::from_millis(12)], vec![Duration::from_micros(3)]);
         assert_eq!((facts.profile, facts.flush), (DeviceProfile::Ssd, Some(Duration::from_millis(12))));
+        assert_eq!((facts.fault, facts.log_fault), (None, Some(FlushFault::Quick)));
     }
 }
