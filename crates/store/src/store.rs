@@ -308,7 +308,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.alloc.blocks() * onode::BLOCK
     }
 
-    /// The device, for whoever drives it.
+    /// The device, for whoever drives or measures it.
     pub fn dev_mut(&mut self) -> &mut D {
         &mut self.dev
     }

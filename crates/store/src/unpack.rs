@@ -50,7 +50,8 @@ impl CompressedOf {
         if comes {
             (c.stored, c.allocated) = (c.stored + stored, c.allocated + allocated);
         } else {
-            (c.stored, c.allocated) = (c.stored - stored, c.allocated - allocated);
+            // Damaged records may have runs that overlap.
+            (c.stored, c.allocated) = (c.stored.saturating_sub(stored), c.allocated.saturating_sub(allocated));
         }
     }
 
@@ -63,7 +64,7 @@ impl CompressedOf {
     pub fn blocks_go(&mut self, pool: PoolId, blocks: u64) {
         if blocks > 0 {
             let c = self.0.entry(pool).or_default();
-            c.original -= blocks * BLOCK;
+            c.original = c.original.saturating_sub(blocks * BLOCK);
             if *c == Compressed::default() {
                 self.0.remove(&pool);
             }
