@@ -41,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "object_ops", run: objects::operations, seeds: objects::operation_seeds },
     Target { name: "object_listing", run: objects::listing, seeds: objects::listing_seeds },
     Target { name: "store_records", run: objects::records, seeds: objects::record_seeds },
+    Target { name: "store_packed_records", run: objects::packed_records, seeds: objects::packed_record_seeds },
     Target { name: "transaction", run: objects::transaction, seeds: objects::transaction_seeds },
     Target { name: "command", run: texts::command, seeds: texts::command_seeds },
 ];

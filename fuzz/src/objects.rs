@@ -11,6 +11,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use store::mem::{MemDev, MemDisk, MemKv};
+use store::{Algorithm, Compression, CompressionMode, Csum, Policy};
 use store::{Kv, KvBatch, ReadData, ReadFlags, ReadId, Store, StoreConfig, StoreEvent, Transaction, TxcId};
 use types::msg::osd_op::{Extent, Op, OsdOp, Pgls, Watch, Xattr};
 use types::msg::{MOsdOp, RawMessage, WireMessage};
@@ -33,9 +34,13 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Bench::with(StoreConfig::default())
+    }
+
+    fn with(config: StoreConfig) -> Self {
         let disk = MemDisk::new(DISK_BYTES);
         Store::mkfs(&mut disk.dev(), &mut disk.kv(), Uuid::nil(), Uuid::nil(), 0).expect("an empty disk");
-        let store = Store::mount(disk.dev(), disk.kv(), StoreConfig::default(), Uuid::nil(), 0).expect("a new store");
+        let store = Store::mount(disk.dev(), disk.kv(), config, Uuid::nil(), 0).expect("a new store");
         let obj = HObject { pool: PoolId(1), name: "o".into(), snap: Snap::HEAD, ..HObject::min() };
         let mut bench = Bench { disk, store, obj, rng: ChaCha8Rng::seed_from_u64(1), txcs: 0 };
         let mut txn = Transaction::new(COLL);
@@ -209,8 +214,23 @@ pub fn listing_seeds() -> Vec<Vec<u8>> {
 
 /// u8: which of the store's records; then what stands in it instead.
 pub fn records(data: &[u8]) {
+    changed_record(data, StoreConfig::default());
+}
+
+/// The same of a store that compresses.
+pub fn packed_records(data: &[u8]) {
+    changed_record(data, packing());
+}
+
+/// Without checksums of blocks, so that what is in them is believed.
+fn packing() -> StoreConfig {
+    let compression = Compression { mode: CompressionMode::Force, algorithm: Algorithm::Lz4, min_blob_size: 16 << 10, ..Compression::default() };
+    StoreConfig { policy: Policy { csum: Csum::None, compression }, ..StoreConfig::default() }
+}
+
+fn changed_record(data: &[u8], config: StoreConfig) {
     let Some((which, value)) = data.split_first() else { return };
-    let bench = Bench::new();
+    let bench = Bench::with(config.clone());
     let mut kv = bench.disk.kv();
     let keys = kv.scan(Bound::Unbounded, Bound::Unbounded, 1000).expect("memory");
     let Some((key, _)) = keys.get(usize::from(*which) % keys.len().max(1)) else { return };
@@ -220,11 +240,15 @@ pub fn records(data: &[u8]) {
     let (disk, obj) = (bench.disk.clone(), bench.obj.clone());
     drop(bench);
     let _ = store::fsck(&mut disk.dev(), &mut disk.kv(), true);
-    let Ok(store) = Store::mount(disk.dev(), disk.kv(), StoreConfig::default(), Uuid::nil(), 0) else { return };
+    let Ok(store) = Store::mount(disk.dev(), disk.kv(), config, Uuid::nil(), 0) else { return };
     let mut bench = Bench { disk, store, obj, rng: ChaCha8Rng::seed_from_u64(1), txcs: 100 };
     bench.store.read(ReadId(1), COLL, &bench.obj.clone(), 0, 10_000, ReadFlags::default());
     bench.drain();
     let _ = bench.store.omap_list(COLL, &bench.obj, Bound::Unbounded, 100);
+    let (obj, mut txn) = (bench.obj.clone(), Transaction::new(COLL));
+    txn.clone_range(&obj, &HObject { name: "p".into(), ..obj.clone() }, 100, 8000, 4096);
+    txn.write(&obj, 4000, Bytes::from_static(&[9; 200]));
+    bench.commit(txn);
     let mut txn = Transaction::new(COLL);
     txn.remove(&bench.obj);
     bench.commit(txn);
@@ -232,7 +256,15 @@ pub fn records(data: &[u8]) {
 
 /// Every record as it is.
 pub fn record_seeds() -> Vec<Vec<u8>> {
-    let kv = Bench::new().disk.kv();
+    seeds_of(&Bench::new())
+}
+
+pub fn packed_record_seeds() -> Vec<Vec<u8>> {
+    seeds_of(&Bench::with(packing()))
+}
+
+fn seeds_of(bench: &Bench) -> Vec<Vec<u8>> {
+    let kv = bench.disk.kv();
     let keys = kv.scan(Bound::Unbounded, Bound::Unbounded, 1000).expect("memory");
     keys.iter().zip(0u8..).map(|((_, value), at)| [&[at], &value[..]].concat()).collect()
 }

@@ -86,9 +86,10 @@ impl Daemon for OsdDaemon {
         events.watch_device(device_events)?;
         let kv = home.open_kv(config, None, events.completions())?;
         events.watch_flushes(kv.flusher());
-        let store_config = if dev.rotational() { StoreConfig::rotational() } else { StoreConfig::default() };
         let class = if dev.rotational() { "hdd" } else { "ssd" };
-        let store = Store::mount(dev, kv, store_config, fsid, home.id)?;
+        let mut store = Store::mount(dev, kv, StoreConfig::default(), fsid, home.id)?;
+        let options = options(config)?;
+        let facts = crate::measure::devices(&mut store, &options, &home.device_name());
         let places = Places::of_osd(config)?;
         let mut listen = |at| events.listen(at).with_context(|| format!("listening on {at}"));
         let public = listen(places.public)?;
@@ -96,7 +97,9 @@ impl Daemon for OsdDaemon {
         // A port that is configured, and a process that is always the first of its container, are those of an earlier life, too.
         let fixed = std::process::id() == 1 || [Some(places.public), places.cluster].iter().flatten().any(|at| at.port() != 0);
         let nonce = if fixed { ChaCha8Rng::from_seed(random_seed()).next_u32() } else { std::process::id() };
-        let mut node = OsdNode::new(node_config(config, &home, Bound { public, cluster, nonce }, fsid, class)?, store, events.clock().now(), random_seed())?;
+        let mut node_config = node_config(config, &home, Bound { public, cluster, nonce }, fsid, class, options)?;
+        node_config.osd.metadata.extend(crate::measure::metadata(&facts));
+        let mut node = OsdNode::new(node_config, store, events.clock().now(), random_seed())?;
         stop_on_signals(vec![events.stopper()])?;
         ready()?;
         Ok(events.run(&mut node)?)
@@ -168,6 +171,12 @@ impl Home {
         Ok(())
     }
 
+    /// What the data device is called: the file, or what a link refers to.
+    fn device_name(&self) -> String {
+        let path = self.path("block");
+        fs::canonicalize(&path).unwrap_or(path).display().to_string()
+    }
+
     fn open_device(&self) -> Result<(FileDev, io::block::DevEvents)> {
         Ok(io::block::open(&self.path("block"), Backend::Auto)?)
     }
@@ -198,8 +207,8 @@ impl Bound {
     }
 }
 
-/// What the node is told.
-fn node_config(config: &DaemonConfig, home: &Home, bound: Bound, fsid: Uuid, class: &str) -> Result<OsdNodeConfig> {
+/// Options as file and flags set them.
+fn options(config: &DaemonConfig) -> Result<admin::option::ConfigValues> {
     let mut options = admin::option::ConfigValues::new(config.name.clone(), "ceph", config.host());
     for ignored in options.load_file(config.file())? {
         tracing::warn!("ceph.conf: {ignored}");
@@ -207,6 +216,18 @@ fn node_config(config: &DaemonConfig, home: &Home, bound: Bound, fsid: Uuid, cla
     for (name, value) in config.overrides() {
         options.set(name, admin::option::Source::Override, value).map_err(|e| anyhow::anyhow!("--{name}: {}", e.status))?;
     }
+    Ok(options)
+}
+
+/// What the node is told.
+fn node_config(
+    config: &DaemonConfig,
+    home: &Home,
+    bound: Bound,
+    fsid: Uuid,
+    class: &str,
+    options: admin::option::ConfigValues,
+) -> Result<OsdNodeConfig> {
     let mut mon = client::MonClientConfig::new(config.name.clone(), config.key()?, config.mon_addrs()?);
     mon.hostname = config.host().to_owned();
     let osd = OsdConfig {

@@ -165,6 +165,7 @@ impl Osd {
         self.sh.recovery_pace.set(self.commands.recovery_sleep(&self.config.device_class));
         self.sh.recovery_freed = true;
         self.sh.shares = crate::shares::shares(&self.commands.config);
+        self.store_told = None;
         self.sh.log_entries_max = self.commands.log_entries(self.config.log_entries_max);
         self.sh.local_slots.set_max(self.commands.max_backfills());
         self.sh.remote_slots.set_max(self.commands.max_backfills());

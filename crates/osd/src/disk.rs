@@ -9,8 +9,8 @@ use denc::BString;
 use qos::{Class, DeviceModel, Share};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use store::{BlockDev, Kv, ObjectStat, ReadFlags, ReadId, StatFs, Store, Transaction, TxcId};
-use types::{Errno, HObject, Now, ShardPgId};
+use store::{BlockDev, Compressed, DeviceFacts, Kv, ObjectStat, Policy, ReadFlags, ReadId, StatFs, Store, Transaction, Tuning, TxcId};
+use types::{Errno, HObject, Now, PoolId, ShardPgId};
 
 /// See `store::Store` for what each call promises.
 #[allow(missing_docs)]
@@ -35,6 +35,10 @@ pub trait Disk {
     fn set_share(&mut self, now: Now, class: Class, share: Share);
     /// See `Store::device`.
     fn device(&self) -> &DeviceModel;
+    fn facts(&self) -> DeviceFacts;
+    fn compressed(&self) -> &BTreeMap<PoolId, Compressed>;
+    /// See `Store::tune` and `Store::set_policies`.
+    fn configure(&mut self, tuning: Tuning, others: Policy, pools: BTreeMap<PoolId, Policy>);
 }
 
 /// Keys with their values, ascending.
@@ -97,5 +101,15 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     }
     fn device(&self) -> &DeviceModel {
         Store::device(self)
+    }
+    fn facts(&self) -> DeviceFacts {
+        Store::facts(self)
+    }
+    fn compressed(&self) -> &BTreeMap<PoolId, Compressed> {
+        Store::compressed(self)
+    }
+    fn configure(&mut self, tuning: Tuning, others: Policy, pools: BTreeMap<PoolId, Policy>) {
+        self.tune(tuning);
+        self.set_policies(others, pools);
     }
 }

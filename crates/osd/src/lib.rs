@@ -32,6 +32,7 @@ mod sessions;
 mod shares;
 mod slow;
 mod space;
+mod storing;
 
 pub use effects::{Effect, Peer, SessionId};
 pub use osd::{LoadError, Osd, OsdConfig};

@@ -65,6 +65,8 @@ pub struct Osd {
     pub(crate) probation: Probation,
     pub(crate) clock: crate::report::Clock,
     pub(crate) keep: crate::keep::Keep,
+    /// The map and the options by which the store was told how to behave; none if that has changed.
+    pub(crate) store_told: Option<Epoch>,
     pub(crate) commands: crate::command::Commands,
     pub(crate) merging: crate::merging::Merging,
     pub(crate) slow: crate::slow::Slow,
@@ -164,6 +166,7 @@ impl Osd {
             probation: Probation::default(),
             clock: Default::default(),
             keep,
+            store_told: None,
             commands,
             merging: Default::default(),
             slow: Default::default(),
@@ -180,6 +183,7 @@ impl Osd {
     /// Begins: asks for maps from where ours end.
     pub fn start(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
         self.sh.leases.start(now.mono);
+        self.configure_store(disk);
         if !disk.collections().iter().any(|(c, _)| *c == META_COLL) {
             let mut txn = Transaction::new(META_COLL);
             txn.create_coll(0);
@@ -308,6 +312,19 @@ impl Osd {
     /// True if the map says that we are up, as the instance we are.
     pub fn is_booted(&self) -> bool {
         self.sh.booted
+    }
+
+    /// Tells the store how to behave, if maps or options have changed since.
+    pub(crate) fn configure_store(&mut self, disk: &mut dyn Disk) {
+        if self.store_told == Some(self.maps.epoch()) {
+            return;
+        }
+        self.store_told = Some(self.maps.epoch());
+        let (config, facts) = (&self.commands.config, disk.facts());
+        let tuning = crate::storing::tuning(config, facts.profile);
+        let pools = crate::storing::pool_policies(config, facts.profile, &self.maps.newest);
+        disk.configure(tuning, crate::storing::policy(config, facts.profile), pools);
+        self.sh.device_perf.set_profile(&facts, &tuning);
     }
 
     fn committed(&mut self, now: Now, disk: &mut dyn Disk, route: TxcRoute, fx: &mut Vec<Effect>) {
@@ -450,6 +467,7 @@ impl Osd {
         self.sh.map = self.maps.newest.clone();
         self.sh.spaces.handle_map(&self.sh.map);
         self.sh.leases.handle_map(self.sh.map.epoch);
+        self.configure_store(disk);
         let was_booted = self.sh.booted;
         self.sh.booted = self.map_knows_us();
         self.note_birth(now, disk, fx);

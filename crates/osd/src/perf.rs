@@ -5,6 +5,7 @@
 use admin::perf::{CounterSpec, Kind, PerfCounters, prio};
 use qos::{DeviceModel, Io};
 use std::time::Duration;
+use store::{DeviceFacts, DeviceProfile, Tuning};
 
 macro_rules! counters {
     ($enum:ident $specs:ident: $($index:ident $name:literal $kind:ident $text:literal $(, $more:ident($($arg:expr),*))*;)*) => {
@@ -64,6 +65,13 @@ counters! {
     Depth "depth" Gauge "I/Os that it works on at once";
     UnderWay "under_way" Gauge "I/Os that it has been given and that have not ended";
     OutstandingUs "outstanding_us" Gauge "Microseconds of its time that they will take";
+    Hdd "profile_hdd" Gauge "1 if it is used as a disk whose head moves, 0 if as flash";
+    FirstFlushUs "flush_at_start_us" Gauge "Microseconds that a block written and flushed took when the OSD was started";
+    FirstLogFlushUs "journal_flush_at_start_us" Gauge "The same of the journal";
+    PreferDeferred "prefer_deferred_bytes" Gauge "Writes up to so many bytes go through the journal", bytes();
+    DeferredMax "deferred_bytes_max" Gauge "Bytes that may be in the journal alone before writes wait", bytes();
+    Readahead "readahead_bytes" Gauge "Bytes that are read behind what was asked for by who reads on", bytes();
+    DepthMax "queue_depth_max" Gauge "Reads and writes that it is given at once at most";
 }
 
 /// The logger `device`: what the data device can do, learned from every I/O.
@@ -89,6 +97,21 @@ impl DevicePerf {
         set(Device::Depth, device.depth().round() as u64);
         set(Device::UnderWay, device.under_way());
         set(Device::OutstandingUs, device.outstanding() / 1000);
+    }
+}
+
+impl DevicePerf {
+    /// What it was found to be, and what follows from that and from options.
+    pub fn set_profile(&mut self, facts: &DeviceFacts, tuning: &Tuning) {
+        let mut set = |index: Device, value: u64| self.0.set(index as usize, value);
+        let us = |took: Option<Duration>| took.map_or(0, |took| took.as_micros() as u64);
+        set(Device::Hdd, u64::from(facts.profile == DeviceProfile::Hdd));
+        set(Device::FirstFlushUs, us(facts.flush));
+        set(Device::FirstLogFlushUs, us(facts.log_flush));
+        set(Device::PreferDeferred, tuning.prefer_deferred_size.into());
+        set(Device::DeferredMax, tuning.deferred_bytes_max);
+        set(Device::Readahead, tuning.readahead_bytes.into());
+        set(Device::DepthMax, tuning.queue_depth_max);
     }
 }
 

@@ -4,11 +4,12 @@ use crate::disk::Disk;
 use crate::effects::{Cx, Effect, Peer};
 use crate::osd::Osd;
 use crate::pg::Wanted;
-use qos::Class;
+use qos::{Class, Io};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdForceRecovery, OsdMarkMeDown, OsdScrub};
 use types::msg::internal_osd::OsdPing;
+use store::Compressed;
 use types::pg::{OsdStat, PerfStat, PgStat, StoreStatfs};
 use types::{Epoch, Mono, Now, OsdId, PgId, PoolId};
 
@@ -151,6 +152,7 @@ impl Osd {
         for (class, share) in Class::ALL.into_iter().zip(self.sh.shares) {
             disk.set_share(now, class, share);
         }
+        self.configure_store(disk);
         self.sh.device_perf.set(disk.device());
         if !self.sh.booted {
             self.ask_to_boot(now, disk, fx);
@@ -243,10 +245,16 @@ impl Osd {
                 _ => stray += 1,
             }
         }
+        for (pool, compressed) in disk.compressed() {
+            let held = pools.entry(*pool).or_default();
+            put_compressed(held, compressed);
+            // What is compressed takes less than it has.
+            held.allocated = (held.allocated - (compressed.original - compressed.allocated) as i64).max(held.data_compressed_allocated);
+        }
         self.sh.perf.set_pgs(primary, replica, stray);
         let fs = disk.statfs();
         self.sh.perf.set_space(fs.total, fs.available);
-        let statfs = StoreStatfs {
+        let mut statfs = StoreStatfs {
             total: fs.total,
             available: fs.available,
             internally_reserved: 0,
@@ -256,6 +264,7 @@ impl Osd {
             internal_metadata: fs.internal as i64,
             ..StoreStatfs::default()
         };
+        put_compressed(&mut statfs, &fs.compressed);
         let commit = self.sh.commit_latency.take_mean_ns();
         let stat = OsdStat {
             // What is durable can be read: there is no second moment to tell of.
@@ -267,6 +276,7 @@ impl Osd {
             num_per_pool_osds: 1,
             num_per_pool_omap_osds: 1,
             num_shards_repaired: self.sh.shards_repaired,
+            alerts: alerts(disk).map(|alerts| BTreeMap::from([(me.0, alerts)])).unwrap_or_default(),
             seq: self.sh.stats_seq,
             up_from: self.maps.newest.info(me).map(|i| i.up_from).unwrap_or_default(),
             ..OsdStat::default()
@@ -285,4 +295,19 @@ impl Osd {
             config: Some(self.commands.config_in_force()),
         }
     }
+}
+
+fn put_compressed(statfs: &mut StoreStatfs, compressed: &Compressed) {
+    statfs.data_compressed = compressed.stored as i64;
+    statfs.data_compressed_allocated = compressed.allocated as i64;
+    statfs.data_compressed_original = compressed.original as i64;
+}
+
+/// What is wrong with our devices, for the manager, who makes health warnings of it: code and text.
+fn alerts(disk: &dyn Disk) -> Option<BTreeMap<String, String>> {
+    let (facts, device) = (disk.facts(), disk.device());
+    let learned = device.is_learned().then(|| Duration::from_nanos(device.cost(Io::Flush, 0)));
+    let took = facts.flush.filter(|_| facts.is_slow_still(learned))?;
+    let text = format!("flushes of its data device take {:.1} ms", took.as_secs_f64() * 1000.0);
+    Some(BTreeMap::from([("OSD_SLOW_FLUSH".to_owned(), text)]))
 }

@@ -59,6 +59,8 @@ pub struct Plan {
     pub max_backfills: u32,
     /// `osd_client_message_cap`: requests of clients that an OSD may have under way.
     pub client_messages: u32,
+    /// Each OSD compresses, checks and defers as it draws from this seed; without one as it does by itself.
+    pub storing: Option<u64>,
     /// Of each OSD.
     pub disk_bytes: u64,
     /// From where on OSDs are full, in thousandths: every ratio there is, at first.
@@ -83,6 +85,7 @@ impl Default for Plan {
             two_networks: false,
             max_backfills: 1,
             client_messages: 256,
+            storing: None,
             disk_bytes: DISK_BYTES,
             full_per_mille: 970,
         }
@@ -451,6 +454,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
     let client_messages = plan.client_messages.to_string();
     let (scrub_s, two_networks) = (plan.scrub_s, plan.two_networks);
     let (scan_min, scan_max) = (plan.scan_min.to_string(), (plan.scan_min * 8).to_string());
+    let storing = plan.storing.map(|seed| storing(seed, n)).unwrap_or_default();
     let whoami = n as i32;
     let id = sim.add(&format!("osd.{n}"), OSD_PORT, plan.disk_bytes, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
         let mut rng = ChaCha8Rng::seed_from_u64(boot.seed);
@@ -475,6 +479,9 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
             // Every scrub is deep; what was read in the ten seconds before need not be read again.
             options.set("osd_deep_scrub_interval", Source::File, "20").expect("a number");
         }
+        for (name, value) in storing {
+            options.set(name, Source::File, value).expect("a value that fits");
+        }
         options.set("osd_backfill_scan_min", Source::File, &scan_min).expect("a number");
         options.set("osd_backfill_scan_max", Source::File, &scan_max).expect("a number");
         let osd = osd::OsdConfig {
@@ -496,6 +503,20 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
     });
     format_osd(sim, ids, id, n);
     id
+}
+
+/// How one OSD stores what it is given: one compresses what the next one does not, or does otherwise. Checksums are such that they find what rots.
+fn storing(seed: u64, osd: usize) -> [(&'static str, &'static str); 6] {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed + osd as u64);
+    let mut one_of = |of: &[&'static str]| of[rng.random_range(0..of.len())];
+    [
+        ("bluestore_compression_mode", one_of(&["none", "force", "force", "aggressive"])),
+        ("bluestore_compression_algorithm", one_of(&["snappy", "lz4", "zstd", "zlib"])),
+        ("bluestore_compression_min_blob_size", one_of(&["8192", "20480", "65536", "262144"])),
+        ("bluestore_compression_required_ratio", one_of(&["0.875", "0.5", "1"])),
+        ("bluestore_csum_type", one_of(&["crc32c", "crc32c", "xxhash32", "xxhash64"])),
+        ("bluestore_prefer_deferred_size", one_of(&["0", "4096", "65536", "262144"])),
+    ]
 }
 
 fn format_osd(sim: &Sim, ids: &Identity, id: HostId, n: usize) {

@@ -145,7 +145,10 @@ impl Scenario {
         let rng = &mut rng;
         let beyond = rng.random_ratio(1, 6);
         let fills = !beyond && rng.random_ratio(1, 6);
-        let plan = plan(rng, fills);
+        let mut plan = plan(rng, fills);
+        // Drawn apart, so that seeds remain what they were.
+        let mut apart = ChaCha8Rng::seed_from_u64(seed ^ 0x5702_e5ee);
+        plan.storing = apart.random::<bool>().then(|| apart.random::<u32>().into());
         let mut tunables = Tunables::default();
         let slow = rng.random();
         if slow {
@@ -200,6 +203,7 @@ fn plan(rng: &mut ChaCha8Rng, fills: bool) -> Plan {
         recovery_max: [1, 0][rng.random_range(0..2)],
         max_backfills: [1, 3][rng.random_range(0..2)],
         client_messages: [256, 1, 3][rng.random_range(0..3)],
+        storing: None,
         scrub_s,
         scan_min: [1, 2, 64][rng.random_range(0..3)],
         two_networks: rng.random(),

@@ -89,6 +89,11 @@ impl Allocator {
         }
     }
 
+    /// The first free block from one on, or of all.
+    pub fn free_from(&self, at: u64) -> Option<u64> {
+        self.next(at, true).or_else(|| self.next(0, true))
+    }
+
     /// Gives a block back. Panics if it was free: two owners would follow.
     pub fn release(&mut self, block: u64) {
         assert!(block > 0 && block < self.blocks, "released block {block} is not on the device");

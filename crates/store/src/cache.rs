@@ -1,5 +1,6 @@
 //! Caches with a budget in bytes: the clock algorithm, which costs a flag per use instead of a list.
 
+use crate::csum::Csum;
 use crate::onode::{Block, Onode};
 use bytes::Bytes;
 use indexmap::IndexMap;
@@ -160,7 +161,7 @@ fn packed_memory(key: &Bytes, packed: &[u8]) -> u64 {
 
 /// Data blocks by device block number.
 ///
-/// Holds: what is handed out has the checksum it is asked for by. Content that a read brought late, after its block was
+/// Holds: what is handed out has the checksum it is asked for by; what has none is not kept. Content that a read brought late, after its block was
 /// written anew or given to another object, is therefore never taken for the block's.
 #[derive(Default)]
 pub(crate) struct BlockCache {
@@ -172,9 +173,14 @@ pub(crate) struct BlockCache {
 
 struct Cached {
     data: Bytes,
-    crc: u32,
+    block: Block,
     hot: bool,
     ticket: u64,
+}
+
+/// A block's key: blocks of a compressed run are told apart by their place in it.
+fn place(block: Block) -> u64 {
+    block.phys | u64::from(block.at) << 56
 }
 
 /// Bytes a cached block is counted for.
@@ -182,21 +188,31 @@ const BLOCK_COST: u64 = 4096 + 128;
 
 impl BlockCache {
     pub fn get(&mut self, block: Block) -> Option<Bytes> {
-        let c = self.map.get_mut(&block.phys).filter(|c| c.crc == block.crc)?;
+        let c = self.map.get_mut(&place(block))?;
+        if c.block != block {
+            // What was deferred came with a crc32c, whatever its own checksum is.
+            if c.block.csum == block.csum || block.csum == Csum::None || block.at > 0 || !block.is(&c.data) {
+                return None;
+            }
+            c.block = block;
+        }
         c.hot = true;
         Some(c.data.clone())
     }
 
-    /// `block.crc` must be the checksum of `data`.
+    /// The block's checksum must be that of `data`.
     pub fn put(&mut self, block: Block, data: Bytes) {
-        let Block { phys, crc } = block;
-        if let Some(c) = self.map.get_mut(&phys) {
-            (c.data, c.crc) = (data, crc);
+        if block.csum == Csum::None {
+            return;
+        }
+        let place = place(block);
+        if let Some(c) = self.map.get_mut(&place) {
+            (c.data, c.block) = (data, block);
             return;
         }
         self.ticket += 1;
-        self.map.insert(phys, Cached { data, crc, hot: false, ticket: self.ticket });
-        self.ring.push_back((phys, self.ticket));
+        self.map.insert(place, Cached { data, block, hot: false, ticket: self.ticket });
+        self.ring.push_back((place, self.ticket));
     }
 
     pub fn forget(&mut self, phys: u64) {
@@ -245,7 +261,7 @@ mod tests {
     use super::*;
 
     fn block(phys: u64) -> Block {
-        Block { phys, crc: 0 }
+        Block { phys, ..Block::default() }
     }
 
     #[test]
@@ -262,10 +278,10 @@ mod tests {
     #[test]
     fn content_of_another_checksum_is_not_the_blocks() {
         let mut c = BlockCache::default();
-        c.put(Block { phys: 3, crc: 1 }, Bytes::from_static(b"old"));
-        assert_eq!(c.get(Block { phys: 3, crc: 2 }), None);
-        c.put(Block { phys: 3, crc: 2 }, Bytes::from_static(b"new"));
-        assert_eq!(c.get(Block { phys: 3, crc: 2 }), Some(Bytes::from_static(b"new")));
+        c.put(Block { phys: 3, crc: 1, ..Block::default() }, Bytes::from_static(b"old"));
+        assert_eq!(c.get(Block { phys: 3, crc: 2, ..Block::default() }), None);
+        c.put(Block { phys: 3, crc: 2, ..Block::default() }, Bytes::from_static(b"new"));
+        assert_eq!(c.get(Block { phys: 3, crc: 2, ..Block::default() }), Some(Bytes::from_static(b"new")));
     }
 
     #[test]
@@ -319,7 +335,7 @@ mod tests {
     /// An onode of one block, as the database has it.
     fn stored(nid: u64) -> Box<Onode> {
         let mut onode = Onode { exists: true, stored: true, complete: true, nid, size: 4096, mapped: 1, ..Onode::default() };
-        onode.segs.get_mut(0).unwrap().set(0, Block { phys: nid + 1, crc: 7 });
+        onode.segs.get_mut(0).unwrap().set(0, Block { phys: nid + 1, crc: 7, ..Block::default() });
         Box::new(onode)
     }
 
@@ -337,7 +353,7 @@ mod tests {
         assert!(c.live_bytes <= budget / LIVE_SHARE && c.peek_mut(&key(0)).is_none());
         for i in 0..150 {
             let (k, onode) = c.take(&key(i)).unwrap();
-            assert_eq!((onode.nid, onode.segs.get(0).unwrap().get(0)), (i, Block { phys: i + 1, crc: 7 }));
+            assert_eq!((onode.nid, onode.segs.get(0).unwrap().get(0)), (i, Block { phys: i + 1, crc: 7, ..Block::default() }));
             assert!(onode.exists && onode.stored && onode.complete);
             c.put_back(k, onode);
             c.trim(budget);

@@ -99,6 +99,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 o.pins -= 1;
             }
         }
+        if txc.extended {
+            self.note_format();
+        }
         txc.state = TxcState::KvQueued;
         self.txcs.insert(number, txc);
         self.queued.push(number);
@@ -304,7 +307,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 match self.deferred.drop_one(*phys) {
                     Some((_, true)) => free.push(*phys),
                     Some((data, false)) => {
-                        let block = Block { phys: *phys, crc: denc::crc32c(&data) };
+                        let block = Block { phys: *phys, crc: denc::crc32c(&data), ..Block::default() };
                         // Copied where it would keep a larger buffer alive.
                         let alone = record.blocks.len() == 1;
                         self.cache.put(block, if alone { data } else { Bytes::copy_from_slice(&data) });
@@ -335,6 +338,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                     on.dependents.push(id);
                     pend.missing += 1;
                 }
+                Source::Packed(run, at) => {
+                    let (run, at) = (run.clone(), *at);
+                    piece.from = Source::Reading;
+                    pend.missing += 1;
+                    self.want_unpacked(pend.class, id, i, run, at);
+                }
                 Source::Bytes(_) | Source::Bad(_) | Source::Reading => {}
             }
         }
@@ -348,7 +357,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     pub(crate) fn handle_pend_read(&mut self, id: u64, piece: usize, block: Block, attempts: u32, result: Result<Bytes, Errno>) {
-        let good = result.as_ref().is_ok_and(|data| data.len() as u64 == BLOCK && denc::crc32c(data) == block.crc);
+        let good = result.as_ref().is_ok_and(|data| data.len() as u64 == BLOCK && block.is(data));
         if !good && attempts < self.config.retry_disk_reads {
             let class = self.pends.get(&id).map_or(Class::Client, |p| p.class);
             return self.read_for_pend(class, id, piece, block, attempts + 1);
@@ -359,11 +368,16 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let from = match result {
             Ok(data) if good => Source::Bytes(data),
             Ok(data) if data.len() as u64 == BLOCK => {
-                self.report_pend_checksum(id, block, denc::crc32c(&data));
+                self.report_pend_checksum(id, block, block.sum_if(&data));
                 Source::Bad(data)
             }
             _ => Source::Bad(zeros(BLOCK as usize)),
         };
+        self.piece_is_here(id, piece, from);
+    }
+
+    /// A piece of a pending block has been read.
+    pub(crate) fn piece_is_here(&mut self, id: u64, piece: usize, from: Source) {
         let Some(pend) = self.pends.get_mut(&id) else { return };
         pend.pieces[piece].from = from;
         pend.missing -= 1;
@@ -373,7 +387,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     /// A block that was to be written in part cannot be read: it is written, and stays unreadable.
-    fn report_pend_checksum(&mut self, id: u64, block: Block, actual: u32) {
+    pub(crate) fn report_pend_checksum(&mut self, id: u64, block: Block, actual: u32) {
         let Some(pend) = self.pends.get(&id) else { return };
         let Some(txc) = self.txcs.get(&pend.txc) else { return };
         let Some((_, obj)) = key::parse_object(&pend.key) else { return };
@@ -392,7 +406,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let mut ready = vec![id];
         while let Some(id) = ready.pop() {
             let Some(pend) = self.pends.remove(&id) else { continue };
-            let filled = compose(&pend.pieces);
+            let filled = compose(pend.phys, pend.csum, &pend.pieces);
             self.deferred.fill(pend.phys, pend.write, &filled.data);
             for dependent in pend.dependents {
                 let Some(d) = self.pends.get_mut(&dependent) else { continue };

@@ -1,8 +1,16 @@
 //! Tunables, one struct, so that simulation can shrink and shuffle them.
 
+use crate::{Compression, Csum};
 use std::time::Duration;
 
-/// How a store behaves; `Default` is for flash.
+/// How data is written; what is there stays as it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Policy {
+    pub csum: Csum,
+    pub compression: Compression,
+}
+
+/// How a store behaves; `Default` is for flash (see `Tuning::of`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoreConfig {
     /// Writes up to this many bytes go through the key-value log and reach their place later
@@ -20,6 +28,10 @@ pub struct StoreConfig {
     /// Deferred bytes not in their place yet from which on further deferred writes wait for their commit
     /// (`bluestore_throttle_deferred_bytes`): a slow disk slows its clients down, not our memory up.
     pub deferred_bytes_max: u64,
+    /// Bytes that are read behind what was asked for, where an object is read from front to back and they lie there on the device.
+    pub readahead_bytes: u32,
+    /// Reads and writes that the device is given at a time at most, whatever time they take (`bdev_aio_max_queue_depth`).
+    pub queue_depth_max: u64,
     /// Budget of the onode cache in bytes; onodes with changes in flight are kept beyond it.
     pub onode_cache_bytes: u64,
     /// Budget of the data block cache in bytes.
@@ -34,6 +46,8 @@ pub struct StoreConfig {
     pub reserve_per_mille: u32,
     /// Tell the device what was freed (`bdev_enable_discard`).
     pub discard: bool,
+    /// How data of pools is written that have no policy of their own (`Store::set_policies`).
+    pub policy: Policy,
 }
 
 impl Default for StoreConfig {
@@ -44,6 +58,8 @@ impl Default for StoreConfig {
             deferred_batch_bytes: 4 << 20,
             deferred_window_bytes: 128 << 10,
             deferred_bytes_max: 8 << 20,
+            readahead_bytes: 0,
+            queue_depth_max: 1024,
             onode_cache_bytes: 40 << 20,
             data_cache_bytes: 16 << 20,
             memory_target: 160 << 20,
@@ -51,14 +67,7 @@ impl Default for StoreConfig {
             retry_disk_reads: 3,
             reserve_per_mille: 10,
             discard: false,
+            policy: Policy::default(),
         }
-    }
-}
-
-impl StoreConfig {
-    /// For disks whose head moves: more goes through the log. Batches stay as they are: a thousand writes in the order
-    /// of the disk are enough for its elevator, and records that outlive the engine's memtable would be written twice.
-    pub fn rotational() -> Self {
-        StoreConfig { prefer_deferred_size: 64 << 10, deferred_bytes_max: 32 << 20, ..Self::default() }
     }
 }

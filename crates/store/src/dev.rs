@@ -48,6 +48,6 @@ pub trait BlockDev {
     /// Reads at once, waiting for the disk: for mkfs, mount and fsck only.
     fn read_sync(&mut self, off: u64, len: usize) -> Result<Bytes, Errno>;
 
-    /// Writes at once and makes it durable: for mkfs only.
+    /// Writes at once and makes it durable: for mkfs, and to measure what that takes.
     fn write_sync(&mut self, off: u64, data: &[u8]) -> Result<(), Errno>;
 }

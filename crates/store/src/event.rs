@@ -6,7 +6,7 @@ use types::msg::BufList;
 use types::{Errno, HObject, Mono, ShardPgId};
 use uuid::Uuid;
 
-use crate::{AllocHint, KvError};
+use crate::{AllocHint, Compressed, KvError};
 
 /// A transaction, numbered by the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -96,6 +96,8 @@ pub struct StatFs {
     pub stored: u64,
     /// Device space in use by objects.
     pub allocated: u64,
+    /// What of that is compressed.
+    pub compressed: Compressed,
     /// Omap keys and values, roughly.
     pub omap: u64,
     /// Other metadata in the key-value engine, roughly.

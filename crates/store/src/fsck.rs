@@ -3,10 +3,12 @@
 use crate::deferred::Record;
 use crate::mount::for_each;
 use crate::onode::{BLOCK, Block, Onode, SEG_BLOCKS, Segment};
+use crate::packed::Packed;
 use crate::plan::belongs;
 use crate::*;
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use types::{HObject, ShardPgId};
 
 /// Blocks read at a time by a deep check.
@@ -31,6 +33,10 @@ pub enum FsckError {
     Mapped { obj: HObject, counted: u64, recorded: u64 },
     #[error("block {0} belongs to more than one, with different checksums")]
     Overlap(u64),
+    #[error("object {0:?} has compressed runs, or checksums, that the store's format does not have")]
+    Format(HObject),
+    #[error("object {0:?}: the compressed run at {1} cannot be read: its checksums are right, and it is not what was compressed")]
+    Undecodable(HObject, u64),
     #[error("segment {1} of nid {0} belongs to no object")]
     OrphanSegment(u64, u32),
     #[error("omap keys of nid {0} belong to no object, or to one without the flag")]
@@ -52,6 +58,8 @@ pub struct FsckReport {
     /// Device blocks referred to; shared ones once.
     pub blocks: u64,
     pub shared_blocks: u64,
+    /// Those of `blocks` that hold compressed runs.
+    pub packed_blocks: u64,
     pub omap_keys: u64,
     /// Writes still in the log.
     pub deferred_records: u64,
@@ -61,7 +69,8 @@ pub struct FsckReport {
 pub fn fsck<D: BlockDev, K: Kv>(dev: &mut D, kv: &K, deep: bool) -> Result<FsckReport, MountError> {
     let info = probe(kv)?.ok_or(MountError::NotAStore)?;
     mount::check(&info, dev, info.fsid, info.whoami)?;
-    let mut f = Fsck { report: FsckReport::default(), blocks: info.device_size / BLOCK, ..Fsck::default() };
+    let extended = mount::is_extended(kv)?;
+    let mut f = Fsck { report: FsckReport::default(), blocks: info.device_size / BLOCK, extended, ..Fsck::default() };
     f.collections(kv)?;
     f.objects(kv)?;
     f.segments(kv)?;
@@ -73,6 +82,7 @@ pub fn fsck<D: BlockDev, K: Kv>(dev: &mut D, kv: &K, deep: bool) -> Result<FsckR
         f.read_all(dev);
     }
     f.report.blocks = f.owners.len() as u64;
+    f.report.packed_blocks = f.owners.values().filter(|o| o.run != 0).count() as u64;
     Ok(f.report)
 }
 
@@ -80,13 +90,25 @@ pub fn fsck<D: BlockDev, K: Kv>(dev: &mut D, kv: &K, deep: bool) -> Result<FsckR
 struct Fsck {
     report: FsckReport,
     blocks: u64,
+    extended: bool,
     colls: BTreeMap<ShardPgId, u32>,
     /// By nid.
     objects: BTreeMap<u64, Object>,
-    /// Checksum of each block in use, and one (nid, logical block) that has it.
-    owners: BTreeMap<u64, (u32, u64, u64)>,
+    owners: BTreeMap<u64, Owner>,
+    /// Compressed runs by first block, and one object's (nid, logical block) in each.
+    runs: BTreeMap<u64, (Arc<Packed>, u64, u64)>,
     shared: BTreeSet<u64>,
     deferred: BTreeMap<u64, Bytes>,
+}
+
+/// A block in use, and one object's (nid, logical block) that has it.
+#[derive(Clone, Copy)]
+struct Owner {
+    block: Block,
+    /// The first block of the compressed run that it is part of, or 0.
+    run: u64,
+    nid: u64,
+    lblk: u64,
 }
 
 struct Object {
@@ -174,21 +196,38 @@ impl Fsck {
             if lblk * BLOCK >= object.size {
                 self.error(FsckError::BehindEnd(name.clone(), lblk * BLOCK));
             }
-            if b.phys >= self.blocks {
-                self.error(FsckError::OffDevice(name, b.phys));
-                continue;
+            if b.at == 0 {
+                self.own(name, Owner { block: *b, run: 0, nid, lblk });
             }
-            self.own(nid, lblk, b);
+        }
+        let first = u64::from(i) * SEG_BLOCKS;
+        for run in seg.runs() {
+            let at = seg.blocks.iter().position(|b| b.at > 0 && b.phys == run.head()).unwrap_or(0);
+            let Some(name) = self.objects.get(&nid).map(|o| o.name.clone()) else { return };
+            for block in &run.blocks {
+                self.own(name.clone(), Owner { block: *block, run: run.head(), nid, lblk: first + at as u64 });
+            }
+            self.runs.insert(run.head(), (run.clone(), nid, first + at as u64));
+        }
+        if seg.is_extended()
+            && !self.extended
+            && let Some(object) = self.objects.get(&nid)
+        {
+            self.error(FsckError::Format(object.name.clone()));
         }
     }
 
-    fn own(&mut self, nid: u64, lblk: u64, b: &Block) {
-        match self.owners.insert(b.phys, (b.crc, nid, lblk)) {
+    fn own(&mut self, name: HObject, owner: Owner) {
+        let phys = owner.block.phys;
+        if phys >= self.blocks {
+            return self.error(FsckError::OffDevice(name, phys));
+        }
+        match self.owners.insert(phys, owner) {
             None => {}
-            Some((crc, ..)) if crc == b.crc => {
-                self.report.shared_blocks += u64::from(self.shared.insert(b.phys));
+            Some(other) if (other.block, other.run) == (owner.block, owner.run) => {
+                self.report.shared_blocks += u64::from(self.shared.insert(phys));
             }
-            Some(_) => self.error(FsckError::Overlap(b.phys)),
+            Some(_) => self.error(FsckError::Overlap(phys)),
         }
     }
 
@@ -239,7 +278,7 @@ impl Fsck {
 
     /// Reads every block in use in the order of the device, neighbours together.
     fn read_all(&mut self, dev: &mut impl BlockDev) {
-        let all: Vec<(u64, (u32, u64, u64))> = self.owners.iter().map(|(b, o)| (*b, *o)).collect();
+        let all: Vec<(u64, Owner)> = self.owners.iter().map(|(b, o)| (*b, *o)).collect();
         let mut rest = &all[..];
         while let Some((first, _)) = rest.first() {
             let next_to = |(i, (b, _)): &(usize, &(u64, _))| *b == first + *i as u64;
@@ -253,14 +292,29 @@ impl Fsck {
                 self.judge_block(*owner, self.deferred.get(phys).cloned().map_or(on_disk, Ok));
             }
         }
+        for (run, nid, lblk) in std::mem::take(&mut self.runs).into_values() {
+            self.judge_run(dev, &run, nid, lblk);
+        }
     }
 
-    fn judge_block(&mut self, (expected, nid, lblk): (u32, u64, u64), data: Result<Bytes, types::Errno>) {
-        let (obj, off) = (self.objects[&nid].name.clone(), lblk * BLOCK);
-        match data.map(|data| denc::crc32c(&data)) {
-            Ok(actual) if actual == expected => {}
-            Ok(actual) => self.error(FsckError::Checksum { obj, off, expected, actual }),
+    fn judge_block(&mut self, owner: Owner, data: Result<Bytes, types::Errno>) {
+        let (obj, off, block) = (self.objects[&owner.nid].name.clone(), owner.lblk * BLOCK, owner.block);
+        match data {
+            Ok(data) if block.is(&data) => {}
+            Ok(data) => self.error(FsckError::Checksum { obj, off, expected: block.crc, actual: block.sum_if(&data) }),
             Err(errno) => self.error(FsckError::Unreadable { obj, off, errno }),
+        }
+    }
+
+    /// A run whose blocks are right has to be what was compressed.
+    fn judge_run(&mut self, dev: &mut impl BlockDev, run: &Packed, nid: u64, lblk: u64) {
+        let mut pieces = Vec::new();
+        for block in &run.blocks {
+            let data = self.deferred.get(&block.phys).cloned().map_or_else(|| dev.read_sync(block.phys * BLOCK, BLOCK as usize), Ok);
+            pieces.extend(data.ok().filter(|data| block.is(data)));
+        }
+        if pieces.len() == run.blocks.len() && run.unpack(&pieces).is_none() {
+            self.error(FsckError::Undecodable(self.objects[&nid].name.clone(), lblk * BLOCK));
         }
     }
 }

@@ -151,6 +151,14 @@ pub(crate) fn parse_object(key: &[u8]) -> Option<(i8, HObject)> {
     r.0.is_empty().then_some((shard, HObject { pool, hash, nspace, key, name, snap, max: false }))
 }
 
+/// The pool to which an `O` key's object belongs, be it as one of its temporary twin's.
+pub(crate) fn object_pool(key: &[u8]) -> Option<PoolId> {
+    let mut r = Reader(key.strip_prefix(&[OBJECT])?);
+    r.shard()?;
+    let pool = r.i64()?;
+    Some(PoolId(if pool < -1 { pool.wrapping_neg() - 2 } else { pool }))
+}
+
 /// `X` nid segment.
 pub(crate) fn segment(nid: u64, seg: u32) -> Vec<u8> {
     let mut k = Vec::with_capacity(13);

@@ -5,18 +5,24 @@ use crate::cache::{BlockCache, OnodeCache};
 use crate::deferred::{Deferred, Record};
 use crate::names::Names;
 use crate::onode::{BLOCK, Onode, SEG_BLOCKS, Segment};
+use crate::packed::Packed;
+use crate::queue::DeviceQueue;
 use crate::store::{ById, Typical};
+use crate::unpack::CompressedOf;
 use crate::verified::Verified;
 use crate::*;
 use bytes::Bytes;
 use denc::{Decode, DecodeError, Encode};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
-use types::Mono;
+use std::sync::Arc;
+use types::{Mono, PoolId};
 use uuid::Uuid;
 
-/// What this build writes, and the newest it reads.
+/// What a store begins with, and the newest this build reads. The latter has compressed runs, and blocks with checksums other than crc32c: a store
+/// is of it from the first of them on.
 const FORMAT: u32 = 1;
+const FORMAT_EXTENDED: u32 = 2;
 const MAGIC: &[u8; 8] = b"cuttlebn";
 const LABEL_LEN: usize = 40;
 /// A device with less than this many bytes is not worth a store.
@@ -27,8 +33,8 @@ const SCAN_CHUNK: usize = 1024;
 /// The value of `S super`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
 #[denc(v = 1, compat = 1)]
-struct Super {
-    format: u32,
+pub(crate) struct Super {
+    pub format: u32,
     fsid: Uuid,
     uuid: Uuid,
     whoami: i32,
@@ -56,12 +62,27 @@ pub struct StoreInfo {
 
 /// Reads whose store this is, without mounting it. `None`: there is none.
 pub fn probe<K: Kv>(kv: &K) -> Result<Option<StoreInfo>, MountError> {
+    Ok(superblock(kv)?.map(|s| s.info()))
+}
+
+fn superblock<K: Kv>(kv: &K) -> Result<Option<Super>, MountError> {
     let Some(value) = kv.get(key::SUPER)? else { return Ok(None) };
     let s: Super = denc::from_bytes(&value).map_err(|why| corrupt(key::SUPER, why))?;
-    if s.format > FORMAT {
-        return Err(MountError::TooNew { found: s.format, supported: FORMAT });
+    if s.format > FORMAT_EXTENDED {
+        return Err(MountError::TooNew { found: s.format, supported: FORMAT_EXTENDED });
     }
-    Ok(Some(StoreInfo { fsid: s.fsid, osd_uuid: s.uuid, whoami: s.whoami, device_size: s.device_size }))
+    Ok(Some(s))
+}
+
+/// True if segments may be what format 1 does not have.
+pub(crate) fn is_extended<K: Kv>(kv: &K) -> Result<bool, MountError> {
+    Ok(superblock(kv)?.is_some_and(|s| s.format >= FORMAT_EXTENDED))
+}
+
+impl Super {
+    fn info(&self) -> StoreInfo {
+        StoreInfo { fsid: self.fsid, osd_uuid: self.uuid, whoami: self.whoami, device_size: self.device_size }
+    }
 }
 
 /// A key of a collection itself, read from a store that is not mounted.
@@ -89,9 +110,18 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         Ok(kv.flush_sync()?)
     }
 
+    /// What is being queued is what format 1 does not have: with it the database is told, for builds that do not know better.
+    pub(crate) fn note_format(&mut self) {
+        if self.superblock.format < FORMAT_EXTENDED {
+            self.superblock.format = FORMAT_EXTENDED;
+            self.batch.put(key::SUPER, denc::to_bytes(&self.superblock, 0));
+        }
+    }
+
     /// Opens a store, reading all its metadata once. `fsid` and `whoami`: what the caller believes to open.
     pub fn mount(mut dev: D, kv: K, config: StoreConfig, fsid: Uuid, whoami: i32) -> Result<Self, MountError> {
-        let info = probe(&kv)?.ok_or(MountError::NotAStore)?;
+        let superblock = superblock(&kv)?.ok_or(MountError::NotAStore)?;
+        let info = superblock.info();
         check(&info, &mut dev, fsid, whoami)?;
         let mut scan = MountScan::new(info.device_size / BLOCK);
         scan.colls(&kv)?;
@@ -105,14 +135,17 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             events: VecDeque::new(),
             alloc: scan.alloc,
             shared: scan.shared,
+            compressed: scan.compressed,
+            superblock,
+            policies: BTreeMap::new(),
             colls: scan.colls,
             onodes: OnodeCache::default(),
             names: scan.names,
             cache: BlockCache::default(),
             budget: Default::default(),
             verified: Verified::new(config.verified_regions),
+            facts: DeviceFacts::default(),
             flush_took: Typical::default(),
-            config,
             nid_next: scan.nid_max + 1,
             stored: scan.stored,
             txcs: ById::default(),
@@ -122,13 +155,14 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             direct: BTreeMap::new(),
             pends: BTreeMap::new(),
             pend_next: 1,
+            unpacks: BTreeMap::new(),
             batch: KvBatch::default(),
             queued: Vec::new(),
             applied: Vec::new(),
             flushing: VecDeque::new(),
             now: Mono::default(),
             deferred: scan.deferred,
-            queue: Default::default(),
+            queue: DeviceQueue::new(config.queue_depth_max),
             io_next: 0,
             ios: ById::default(),
             dev_waiting: Vec::new(),
@@ -136,6 +170,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             reads: ById::default(),
             read_next: 1,
             reads_blocked: Vec::new(),
+            config,
         })
     }
 }
@@ -144,6 +179,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 struct MountScan {
     alloc: Allocator,
     shared: ById<u32>,
+    compressed: CompressedOf,
+    /// Pools of objects of several segments with something compressed, by nid.
+    packed: BTreeMap<u64, PoolId>,
     colls: BTreeMap<types::ShardPgId, u32>,
     nid_max: u64,
     stored: u64,
@@ -156,6 +194,8 @@ impl MountScan {
         MountScan {
             alloc: Allocator::new(blocks),
             shared: ById::default(),
+            compressed: CompressedOf::default(),
+            packed: BTreeMap::new(),
             colls: BTreeMap::new(),
             nid_max: 0,
             stored: 0,
@@ -179,19 +219,32 @@ impl MountScan {
             self.nid_max = self.nid_max.max(onode.nid);
             self.names.note(&k);
             self.stored = self.stored.checked_add(onode.stored_bytes()).ok_or_else(|| corrupt(&k, DecodeError::Invalid("sum of sizes")))?;
-            onode.segs.iter().try_for_each(|(_, seg)| self.mark(&k, seg))
+            let pool = if onode.packed { key::object_pool(&k) } else { None };
+            if let Some(pool) = pool.filter(|_| !onode.complete) {
+                self.packed.insert(onode.nid, pool);
+            }
+            onode.segs.iter().try_for_each(|(_, seg)| self.mark(&k, pool, seg))
         })
     }
 
     fn segments(&mut self, kv: &impl Kv) -> Result<(), MountError> {
         for_each(kv, key::SEGMENT, |k, v| {
             let seg = Segment::from_value(&v).map_err(|why| corrupt(&k, why))?;
-            self.mark(&k, &seg)
+            let pool = key::parse_segment(&k).and_then(|(nid, _)| self.packed.get(&nid).copied());
+            self.mark(&k, pool, &seg)
         })
     }
 
-    fn mark(&mut self, key: &Bytes, seg: &Segment) -> Result<(), MountError> {
-        for b in seg.blocks.iter().filter(|b| b.phys != 0) {
+    /// What a segment refers to is in use. `pool`: whose it is, if that matters.
+    fn mark(&mut self, key: &Bytes, pool: Option<PoolId>, seg: &Segment) -> Result<(), MountError> {
+        if let Some(pool) = pool {
+            let new = |run: &&Arc<Packed>| !self.alloc.is_used(run.head());
+            seg.runs().filter(new).for_each(|run| self.compressed.run(pool, run, true));
+            self.compressed.blocks_come(pool, seg.packed_blocks());
+        } else if seg.runs().next().is_some() {
+            return Err(corrupt(key, DecodeError::Invalid("a compressed run of an object that has none")));
+        }
+        for b in seg.on_device() {
             if b.phys >= self.alloc.blocks() {
                 return Err(MountError::BadExtent(key.clone()));
             }

@@ -5,6 +5,8 @@
 
 use crate::AllocHint;
 use crate::attrs::Attrs;
+use crate::csum::Csum;
+use crate::packed::{self, Packed, Runs};
 use bytes::Bytes;
 use denc::{DecodeError, Decoder};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,13 +20,21 @@ pub(crate) const SEG_BLOCKS: u64 = 64;
 const VERSION: u8 = 1;
 const FLAG_OMAP: u64 = 1;
 const FLAG_HINT: u64 = 2;
+/// Some of its blocks may be compressed.
+const FLAG_PACKED: u64 = 4;
 
 /// Where a logical block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Block {
-    /// Block number on the device; 0 is a hole.
+    /// Block number on the device; 0 is a hole. Of a block in a compressed run the number of the run's first.
     pub phys: u64,
+    /// Its checksum, or, of a block in a compressed run, something that tells the run apart from others in its place.
     pub crc: u32,
+    /// What of the checksum has no room there.
+    pub high: u16,
+    pub csum: Csum,
+    /// 0, or one more than its place among the blocks of a compressed run.
+    pub at: u8,
 }
 
 /// The content of a block that had to be read before it could be written, once it is known.
@@ -34,11 +44,12 @@ pub(crate) struct PendCell {
     pub filled: OnceLock<Filled>,
 }
 
-/// `crc` is the right one, unless what had to be read was unreadable: then it is wrong on purpose.
+/// The checksum is the right one, unless what had to be read was unreadable (`bad`): then it is wrong on purpose.
 #[derive(Debug, Clone)]
 pub(crate) struct Filled {
     pub data: Bytes,
-    pub crc: u32,
+    pub block: Block,
+    pub bad: bool,
 }
 
 /// The map of 64 blocks; those past the end of `blocks` are holes.
@@ -47,6 +58,8 @@ pub(crate) struct Segment {
     pub blocks: Vec<Block>,
     /// Blocks whose checksum is not known yet, by index.
     pub pend: Vec<(u8, Arc<PendCell>)>,
+    /// The compressed runs that blocks are in.
+    packed: Option<Box<Runs>>,
 }
 
 impl Segment {
@@ -56,6 +69,55 @@ impl Segment {
 
     pub fn pend(&self, i: u64) -> Option<&Arc<PendCell>> {
         self.pend.iter().find(|(at, _)| u64::from(*at) == i).map(|(_, cell)| cell)
+    }
+
+    /// The compressed runs that some block is in.
+    pub fn runs(&self) -> impl Iterator<Item = &Arc<Packed>> {
+        self.packed.iter().flat_map(|runs| runs.iter())
+    }
+
+    /// The run that a block of this segment is in.
+    pub fn run_of(&self, block: Block) -> Option<&Arc<Packed>> {
+        self.packed.as_ref()?.of(block)
+    }
+
+    /// Takes a run in; the caller has it refer to the run's blocks, and puts a block of it here.
+    pub fn add_run(&mut self, run: Arc<Packed>) {
+        self.packed.get_or_insert_default().push(run);
+    }
+
+    /// Forgets the run of which `block` was one, if no other is here.
+    pub fn drop_run(&mut self, block: Block) -> Option<Arc<Packed>> {
+        if self.count_in(block.phys) > 0 {
+            return None;
+        }
+        let runs = self.packed.as_mut()?;
+        let run = runs.remove(block.phys);
+        if runs.is_empty() {
+            self.packed = None;
+        }
+        run
+    }
+
+    /// How many blocks here are in the run whose first block is this one.
+    pub fn count_in(&self, head: u64) -> usize {
+        self.blocks.iter().filter(|b| b.at > 0 && b.phys == head).count()
+    }
+
+    /// Blocks here that are in compressed runs.
+    pub fn packed_blocks(&self) -> u64 {
+        if self.packed.is_none() { 0 } else { self.blocks.iter().filter(|b| b.at > 0).count() as u64 }
+    }
+
+    /// Every block of the device that this segment refers to.
+    pub fn on_device(&self) -> impl Iterator<Item = &Block> {
+        let plain = self.blocks.iter().filter(|b| b.phys != 0 && b.at == 0);
+        plain.chain(self.runs().flat_map(|run| &run.blocks))
+    }
+
+    /// True if format 1 cannot say it.
+    pub fn is_extended(&self) -> bool {
+        self.packed.is_some() || self.blocks.iter().any(|b| b.csum != Csum::Crc32c)
     }
 
     /// Maps a block, or makes it a hole; forgets what was pending there.
@@ -82,7 +144,7 @@ impl Segment {
         let blocks = &mut self.blocks;
         self.pend.retain(|(at, cell)| match cell.filled.get() {
             Some(filled) => {
-                blocks[usize::from(*at)].crc = filled.crc;
+                blocks[usize::from(*at)] = filled.block;
                 false
             }
             None => true,
@@ -90,6 +152,9 @@ impl Segment {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
+        if self.is_extended() {
+            return self.encode_extended(out);
+        }
         let run = |from: usize| {
             let first = self.blocks[from].phys;
             let same = |i: usize| match first {
@@ -115,22 +180,59 @@ impl Segment {
         }
     }
 
+    /// With compressed runs, or checksums of several types.
+    fn encode_extended(&self, out: &mut Vec<u8>) {
+        let goes_on = |a: &Block, b: &Block| match (a.phys, a.at) {
+            (0, _) => b.phys == 0,
+            (phys, 0) => b.phys == phys + 1 && b.at == 0 && (a.csum == Csum::Crc32c) == (b.csum == Csum::Crc32c),
+            (phys, at) => b.phys == phys && b.at == at + 1,
+        };
+        let runs: Vec<&[Block]> = self.blocks.chunk_by(goes_on).collect();
+        put_varint(out, (self.runs().count() + runs.len()) as u64);
+        self.runs().for_each(|run| packed::encode_run(out, run));
+        for run in runs {
+            if run[0].at > 0 {
+                let of = self.runs().position(|p| p.head() == run[0].phys).expect("a block's run is known to its segment");
+                packed::encode_within(out, of, run);
+            } else if run[0].phys != 0 && run[0].csum != Csum::Crc32c {
+                packed::encode_checked(out, run);
+            } else {
+                put_varint(out, run.len() as u64);
+                put_varint(out, run[0].phys);
+                run.iter().filter(|b| b.phys != 0).for_each(|b| out.extend_from_slice(&b.crc.to_le_bytes()));
+            }
+        }
+    }
+
     fn decode(d: &mut Decoder<'_>) -> Result<Self, DecodeError> {
         let mut blocks = Vec::new();
+        let mut runs = Runs::default();
         for _ in 0..varint(d)? {
-            let (n, phys) = (varint(d)?, varint(d)?);
-            if n == 0 || n > SEG_BLOCKS - blocks.len() as u64 {
+            let n = varint(d)?;
+            if n == 0 {
+                packed::decode_tagged(d, &mut blocks, &mut runs)?;
+                continue;
+            }
+            let phys = varint(d)?;
+            if n > SEG_BLOCKS - blocks.len() as u64 {
                 return Err(DecodeError::Invalid("segment: run length"));
             }
             blocks.reserve_exact(n as usize);
             for i in 0..n {
                 blocks.push(match phys {
                     0 => Block::default(),
-                    _ => Block { phys: phys.saturating_add(i), crc: d.get()? },
+                    _ => Block { phys: phys.saturating_add(i), crc: d.get()?, ..Block::default() },
                 });
             }
         }
-        Ok(Segment { blocks, pend: Vec::new() })
+        let mut seg = Segment { blocks, ..Segment::default() };
+        if !runs.is_empty() {
+            if runs.iter().any(|run| seg.count_in(run.head()) == 0) {
+                return Err(DecodeError::Invalid("segment: a run that nothing is in"));
+            }
+            seg.packed = Some(Box::new(runs));
+        }
+        Ok(seg)
     }
 
     /// The value of an `X` key.
@@ -211,6 +313,8 @@ pub(crate) struct Onode {
     pub has_omap: bool,
     /// Blocks that are not holes, over all segments.
     pub mapped: u64,
+    /// Some of its blocks may be compressed.
+    pub packed: bool,
     /// Segments in memory; when `complete`, all others are empty. Segment 0 always is here.
     pub segs: Segs,
     pub complete: bool,
@@ -218,6 +322,8 @@ pub(crate) struct Onode {
     pub stored: bool,
     /// Transactions that changed it and are not applied yet: it must stay in memory, and data is not read.
     pub pins: u32,
+    /// The block behind what was read last: whoever goes on there reads from front to back.
+    pub read_next: u64,
     /// Used, since the cache last looked, in a turn other than the one it came in.
     pub hot: bool,
     /// The turn of the store in which it was used last.
@@ -250,7 +356,7 @@ impl Onode {
         // A map's first node has room for eleven entries, used or not.
         let node = |n: usize, entry: usize| n.div_ceil(8) * 11 * entry;
         let attrs = if self.attrs.is_empty() { 0 } else { 64 + self.attrs.encoded_len() };
-        let segs: usize = self.segs.iter().map(|(_, s)| 16 + 16 * s.blocks.capacity()).sum();
+        let segs: usize = self.segs.iter().map(|(_, s)| 16 + 16 * s.blocks.capacity() + s.packed.as_ref().map_or(0, |p| p.memory())).sum();
         // 144: the place in the cache, the key's counter, what the allocator adds.
         (size_of::<Onode>() + 144 + node(self.segs.len() - 1, size_of::<Segment>() + 8) + attrs + segs) as u64
     }
@@ -272,7 +378,7 @@ impl Onode {
         let mut out = Vec::with_capacity(48 + self.attrs.encoded_len() + 6 * first.blocks.len());
         out.push(VERSION);
         let hinted = self.hint != AllocHint::default();
-        let flags = if self.has_omap { FLAG_OMAP } else { 0 } | if hinted { FLAG_HINT } else { 0 };
+        let flags = if self.has_omap { FLAG_OMAP } else { 0 } | if hinted { FLAG_HINT } else { 0 } | if self.packed { FLAG_PACKED } else { 0 };
         for v in [self.nid, self.size, self.mapped, flags] {
             put_varint(&mut out, v);
         }
@@ -317,6 +423,7 @@ impl Onode {
             attrs,
             hint,
             has_omap: flags & FLAG_OMAP != 0,
+            packed: flags & FLAG_PACKED != 0,
             mapped,
             segs: Segs::new(first),
             complete: Self::seg_count(size) <= 1,
@@ -353,7 +460,7 @@ mod tests {
     fn sample() -> Onode {
         let mut seg = Segment::default();
         for (i, phys) in [(0, 7), (1, 8), (2, 9), (5, 3), (63, u64::MAX >> 20)] {
-            seg.set(i, Block { phys, crc: phys as u32 ^ 0xdead });
+            seg.set(i, Block { phys, crc: phys as u32 ^ 0xdead, ..Block::default() });
         }
         let mut attrs = Attrs::default();
         attrs.set(&[("_".into(), Bytes::from_static(b"info")), ("empty".into(), Bytes::new())]);
@@ -396,7 +503,7 @@ mod tests {
     #[test]
     fn a_hole_at_the_end_takes_no_room() {
         let mut seg = Segment::default();
-        seg.set(9, Block { phys: 1, crc: 1 });
+        seg.set(9, Block { phys: 1, crc: 1, ..Block::default() });
         seg.set(9, Block::default());
         assert!(seg.blocks.is_empty());
     }

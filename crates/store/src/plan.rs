@@ -71,11 +71,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 // Zeroing part of a block takes a new one only if the old one is shared.
                 Op::Zero { off, len, .. } => {
                     check_range(*off, *len)?;
-                    need += if self.shared.is_empty() { 0 } else { 2 };
+                    need += if self.shared.is_empty() && self.compressed.0.is_empty() { 0 } else { 2 };
                 }
                 Op::Truncate { size, .. } => {
                     check_range(*size, 0)?;
-                    need += u64::from(!self.shared.is_empty() && size % BLOCK != 0);
+                    need += u64::from(!(self.shared.is_empty() && self.compressed.0.is_empty()) && size % BLOCK != 0);
                 }
                 Op::CloneRange { from_off, len, to_off, .. } => {
                     check_range(*from_off, *len)?;
@@ -175,9 +175,13 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let stored_before = onode.stored_bytes();
             p.slots.push(Slot { key, onode, known, stored_before });
         }
-        let result = txn.ops.into_iter().try_for_each(|op| self.plan_op(&mut p, op));
+        p.txc.policy = self.policy_of(txn.coll.pg.pool);
+        let mut result = txn.ops.into_iter().try_for_each(|op| self.plan_op(&mut p, op));
         let Planner { mut txc, slots, .. } = p;
-        for slot in slots {
+        for mut slot in slots {
+            if slot.onode.packed && result.is_ok() {
+                result = self.unpack_sparse(number, &mut txc, &slot.key, &mut slot.onode);
+            }
             self.finish_slot(&mut txc, slot);
         }
         result.map(|()| txc)
@@ -362,7 +366,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
         self.load_segs(o, 0)?;
         for (seg, s) in std::mem::take(&mut o.segs).iter() {
-            s.blocks.iter().filter(|b| b.phys != 0).for_each(|b| self.free(txc, b.phys));
+            s.blocks.iter().filter(|b| b.phys != 0 && b.at == 0).for_each(|b| self.free(txc, b.phys));
+            s.runs().for_each(|run| self.free_run(txc, run));
+            self.compressed.blocks_go(txc.coll.pg.pool, s.packed_blocks());
             if seg > 0 {
                 txc.changes.push(Change::delete(key::segment(o.nid, seg)));
             }
@@ -378,11 +384,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let [src, dst] = slots.get_disjoint_mut([from, to]).expect("two objects");
         let (src, dst) = (&mut src.onode, &mut dst.onode);
         self.create(dst);
-        (dst.size, dst.mapped, dst.hint, dst.has_omap) = (src.size, src.mapped, src.hint, src.has_omap);
+        (dst.size, dst.mapped, dst.hint, dst.has_omap, dst.packed) = (src.size, src.mapped, src.hint, src.has_omap, src.packed);
         dst.attrs = src.attrs.clone();
         dst.segs = src.segs.clone();
         dst.dirty_segs = dst.segs.iter().map(|(seg, _)| seg).collect();
-        dst.segs.iter().flat_map(|(_, s)| &s.blocks).for_each(|b| self.share(b.phys));
+        dst.segs.iter().flat_map(|(_, s)| s.on_device()).for_each(|b| self.share(b.phys));
+        self.compressed.blocks_come(txc.coll.pg.pool, dst.segs.iter().map(|(_, s)| s.packed_blocks()).sum());
         if src.has_omap {
             txc.changes.push(Change::CopyOmap { from: src.nid, to: dst.nid });
         }
@@ -421,9 +428,13 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let (first, last) = (from_off / BLOCK, (from_off + len - 1) / BLOCK);
         let mut source = Vec::new();
         for lblk in first..=last {
-            let mapping = self.mapping(&mut slots[from].onode, lblk)?;
-            self.share(mapping.0.phys);
-            source.push(mapping);
+            let (block, pend) = self.mapping(&mut slots[from].onode, lblk)?;
+            let run = if block.at == 0 { None } else { Some(self.run_of(&mut slots[from].onode, lblk, block)?) };
+            match &run {
+                None => self.share(block.phys),
+                Some(run) => self.share_run(run),
+            }
+            source.push((block, pend, run));
         }
         let o = &mut slots[to].onode;
         let old_size = o.size;
@@ -434,17 +445,24 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let n = (BLOCK - start).min(len - done);
             let at = from_off + done;
             if n == BLOCK && at % BLOCK == 0 {
-                let (block, pend) = source[(at / BLOCK - first) as usize].clone();
-                self.share(block.phys);
-                self.set_block(txc, o, lblk, block, pend)?;
+                let (block, pend, run) = source[(at / BLOCK - first) as usize].clone();
+                if let Some(run) = run {
+                    self.set_packed(txc, o, lblk, &run, block.at - 1)?;
+                } else {
+                    self.share(block.phys);
+                    self.set_block(txc, o, lblk, block, pend)?;
+                }
             } else {
                 let mut pieces = Vec::new();
                 let mut got = 0;
                 while got < n {
                     let (sblk, sat) = ((at + got) / BLOCK, (at + got) % BLOCK);
                     let m = (BLOCK - sat).min(n - got);
-                    let (block, pend) = source[(sblk - first) as usize].clone();
-                    let from = self.source(block, pend);
+                    let (block, pend, run) = source[(sblk - first) as usize].clone();
+                    let from = match run {
+                        None => self.source(block, pend),
+                        Some(run) => self.packed_source(&run, block),
+                    };
                     pieces.push(Piece { at: (start + got) as usize, len: m as usize, from_at: sat as usize, from });
                     got += m;
                 }
@@ -453,8 +471,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             }
             done += n;
         }
-        for (block, _) in source.iter().filter(|(b, _)| b.phys != 0) {
-            self.free(txc, block.phys);
+        for (block, _, run) in source.iter().filter(|(b, ..)| b.phys != 0) {
+            match run {
+                None => self.free(txc, block.phys),
+                Some(run) => self.free_run(txc, run),
+            }
         }
         Ok(())
     }
@@ -479,6 +500,7 @@ fn finish_existing(txc: &mut Txc, key: &Bytes, o: &mut Onode) {
                 mapped: o.mapped,
                 hint: o.hint,
                 has_omap: o.has_omap,
+                packed: o.packed,
                 attrs: o.attrs.clone(),
                 segs: Segs::new(seg.clone()),
                 ..Onode::default()

@@ -29,23 +29,23 @@ pub(crate) struct DeviceQueue {
     begun: ById<Begun>,
     /// Reads and writes at the device, and what they cost. Flushes are none of its queue's affair.
     given: (u64, u64),
+    /// How many it may have at most.
+    pub depth_max: u64,
 }
 
-impl Default for DeviceQueue {
+impl DeviceQueue {
     /// Everybody the same.
-    fn default() -> Self {
+    pub fn new(depth_max: u64) -> Self {
         let mut waiting = Mclock::default();
         for class in Class::ALL {
             waiting.set_share(0, class, Share { reservation: 0, weight: 1, limit: None });
         }
-        DeviceQueue { waiting, model: DeviceModel::default(), begun: ById::default(), given: (0, 0) }
+        DeviceQueue { waiting, model: DeviceModel::default(), begun: ById::default(), given: (0, 0), depth_max: depth_max.max(1) }
     }
-}
 
-impl DeviceQueue {
     fn has_room(&self) -> bool {
         let least = if self.model.is_learned() { AHEAD_IOS } else { UNKNOWN_IOS };
-        self.given.0 < least || self.given.1 < AHEAD
+        (self.given.0 < least || self.given.1 < AHEAD) && self.given.0 < self.depth_max
     }
 
     fn started(&mut self, now: Mono, id: IoId, io: Io, bytes: u64) {

@@ -4,11 +4,15 @@
 //! the device was reading: if the map has changed since, the read starts again.
 
 use crate::buf::zeros;
-use crate::onode::{BLOCK, Block};
+use crate::csum::Csum;
+use crate::onode::{BLOCK, Block, SEG_BLOCKS};
+use crate::packed::Packed;
 use crate::queue::Job;
 use crate::store::IoKind;
+use crate::unpack;
 use crate::*;
 use bytes::Bytes;
+use std::sync::Arc;
 use types::msg::BufList;
 use types::{Errno, Now, ShardPgId};
 
@@ -42,13 +46,36 @@ enum Part {
     Trusted(u32),
     /// Consecutive blocks: the first's logical number, and what is expected.
     Device { lblk: u64, blocks: Vec<Block>, data: Bytes },
+    /// Consecutive blocks of a compressed run.
+    Packed(Box<PackedPart>),
+}
+
+struct PackedPart {
+    lblk: u64,
+    run: Arc<Packed>,
+    /// The first one's place in the run, and how many.
+    at: u8,
+    n: u8,
+    /// The run's blocks; empty while they are on their way.
+    pieces: Vec<Bytes>,
+    /// All that is in the run, once that is known.
+    data: Bytes,
 }
 
 /// A block that is not what it should be; without `actual` the device could not read it at all.
 struct Bad {
     lblk: u64,
+    /// What is mapped there.
     block: Block,
+    /// The block on the device: another one if that is compressed.
+    on_device: Block,
     actual: Option<u32>,
+}
+
+impl Bad {
+    fn plain(lblk: u64, block: Block, actual: Option<u32>) -> Bad {
+        Bad { lblk, block, on_device: block, actual }
+    }
 }
 
 impl ReadOp {
@@ -113,20 +140,64 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 }
                 continue;
             }
+            if block.at > 0 {
+                self.plan_packed(op, o, lblk, block)?;
+                continue;
+            }
             match self.in_memory(op, lblk, block) {
                 Some(data) => op.parts.push(Part::Memory(data)),
-                None if trust.is_some_and(|trust| self.verified.is_known(block.phys, trust)) => op.parts.push(Part::Trusted(block.crc)),
+                None if block.csum == Csum::Crc32c && trust.is_some_and(|trust| self.verified.is_known(block.phys, trust)) => op.parts.push(Part::Trusted(block.crc)),
                 None => push_device(&mut op.parts, lblk, block),
             }
         }
+        if self.config.readahead_bytes > 0 {
+            self.read_ahead(op, o, end.div_ceil(BLOCK));
+        }
+        Ok(())
+    }
+
+    /// Has what lies behind the last run of blocks read with it, for who reads on. Not when the device was wrong: what nobody asked for
+    /// must not be what fails.
+    fn read_ahead(&mut self, op: &mut ReadOp, o: &mut onode::Onode, next: u64) {
+        let goes_on = std::mem::replace(&mut o.read_next, next) == op.off / BLOCK;
+        if !goes_on || op.attempts > 0 || op.flags.digest || op.flags.nocache || op.flags.bypass || next % SEG_BLOCKS == 0 {
+            return;
+        }
+        let Some(Part::Device { blocks, .. }) = op.parts.last_mut() else { return };
+        let most = u64::from(self.config.readahead_bytes) / BLOCK;
+        let Some(seg) = o.segs.get((next / SEG_BLOCKS) as u32) else { return };
+        for i in next % SEG_BLOCKS..SEG_BLOCKS.min(next % SEG_BLOCKS + most) {
+            let block = seg.get(i);
+            let follows = blocks.last().is_some_and(|last| last.phys + 1 == block.phys) && block.at == 0 && seg.pend(i).is_none();
+            if !follows || self.deferred.blocks.contains_key(&block.phys) || self.cache.get(block).is_some() {
+                return;
+            }
+            blocks.push(block);
+        }
+    }
+
+    fn plan_packed(&mut self, op: &mut ReadOp, o: &mut onode::Onode, lblk: u64, block: Block) -> Result<(), Errno> {
+        if let Some(Part::Packed(part)) = op.parts.last_mut()
+            && part.at + part.n == block.at - 1
+            && part.run.block(block.at - 1) == block
+        {
+            part.n += 1;
+            return Ok(());
+        }
+        if let Some(data) = self.cache.get(block).filter(|_| !op.flags.bypass) {
+            op.parts.push(Part::Memory(data));
+            return Ok(());
+        }
+        let run = self.run_of(o, lblk, block)?;
+        let pieces = self.pieces_in_memory(&run, !op.flags.bypass);
+        op.parts.push(Part::Packed(Box::new(PackedPart { lblk, run, at: block.at - 1, n: 1, pieces, data: Bytes::new() })));
         Ok(())
     }
 
     fn in_memory(&mut self, op: &mut ReadOp, lblk: u64, block: Block) -> Option<Bytes> {
         if let Some(data) = self.deferred.content(block.phys) {
-            let actual = denc::crc32c(&data);
-            if actual != block.crc {
-                op.bad.push(Bad { lblk, block, actual: Some(actual) });
+            if !block.is(&data) {
+                op.bad.push(Bad::plain(lblk, block, Some(block.sum_if(&data))));
             }
             return Some(data);
         }
@@ -138,41 +209,63 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.read_next += 1;
         for (i, part) in op.parts.iter().enumerate() {
             if let Part::Device { blocks, .. } = part {
-                let id = self.io(IoKind::Read { read: number, part: i });
+                let id = self.io(IoKind::Read { read: number, part: i, at: 0 });
                 self.want(op.flags.class, id, Job::Read { off: blocks[0].phys * BLOCK, len: blocks.len() * BLOCK as usize });
                 op.ios += 1;
+            }
+            if let Part::Packed(packed) = part {
+                for (at, first, n) in packed.run.extents().filter(|(at, _, n)| packed.pieces[*at..at + n].iter().any(Bytes::is_empty)) {
+                    let id = self.io(IoKind::Read { read: number, part: i, at });
+                    self.want(op.flags.class, id, Job::Read { off: first * BLOCK, len: n * BLOCK as usize });
+                    op.ios += 1;
+                }
             }
         }
         if op.ios == 0 { self.finish_read(op) } else { drop(self.reads.insert(number, op)) }
     }
 
-    pub(crate) fn handle_read(&mut self, now: Now, number: u64, part: usize, result: Result<Bytes, Errno>) {
+    pub(crate) fn handle_read(&mut self, now: Now, number: u64, (part, at): (usize, usize), result: Result<Bytes, Errno>) {
         let Some(op) = self.reads.get_mut(&number) else { return };
         op.ios -= 1;
-        if let Some(Part::Device { lblk, blocks, data }) = op.parts.get_mut(part) {
+        if let Some(Part::Packed(packed)) = op.parts.get_mut(part) {
+            packed.take(at, result, &mut op.bad);
+        } else if let Some(Part::Device { lblk, blocks, data }) = op.parts.get_mut(part) {
             match result {
                 Ok(bytes) if bytes.len() == blocks.len() * BLOCK as usize => {
-                    let checked = bytes.chunks(BLOCK as usize).map(denc::crc32c).zip(blocks.iter()).enumerate();
-                    for (i, (actual, block)) in checked.filter(|(_, (actual, block))| *actual != block.crc) {
-                        op.bad.push(Bad { lblk: *lblk + i as u64, block: *block, actual: Some(actual) });
+                    let read = bytes.chunks(BLOCK as usize).zip(blocks.iter()).enumerate();
+                    for (i, (found, block)) in read.filter(|(_, (found, block))| !block.is(found)) {
+                        op.bad.push(Bad::plain(*lblk + i as u64, *block, Some(block.sum_if(found))));
                     }
-                    *data = if op.flags.digest { Bytes::new() } else { bytes };
+                    // Where a block's checksum is a crc32c a digest needs no more.
+                    let is_summed = op.flags.digest && blocks.iter().all(|b| b.csum == Csum::Crc32c);
+                    *data = if is_summed { Bytes::new() } else { bytes };
                 }
-                _ => op.bad.extend(
-                    blocks.iter().enumerate().map(|(i, b)| Bad { lblk: *lblk + i as u64, block: *b, actual: None }),
-                ),
+                _ => op.bad.extend(blocks.iter().enumerate().map(|(i, b)| Bad::plain(*lblk + i as u64, *b, None))),
             }
         }
         if op.ios == 0
             && let Some(op) = self.reads.remove(&number)
         {
+            if self.may_be_stale(number, &op) {
+                return self.start_read(op);
+            }
             self.note_verified(now, number, &op);
             self.finish_read(op);
         }
     }
 
+    /// True if something was read that has no checksum, and may have been written anew or given to another object meanwhile.
+    fn may_be_stale(&self, number: u64, op: &ReadOp) -> bool {
+        let lost = |b: &Block| b.csum == Csum::None && self.verified.is_lost(number, b.phys);
+        op.parts.iter().any(|part| match part {
+            Part::Device { blocks, .. } => blocks.iter().any(lost),
+            Part::Packed(packed) => packed.run.blocks.iter().any(lost),
+            _ => false,
+        })
+    }
+
     fn note_verified(&mut self, now: Now, number: u64, op: &ReadOp) {
-        op.bad.iter().for_each(|bad| self.unverify(bad.block.phys));
+        op.bad.iter().for_each(|bad| self.unverify(bad.on_device.phys));
         for part in op.parts.iter().filter(|_| op.bad.is_empty()) {
             if let Part::Device { blocks, .. } = part {
                 self.verified.note(number, now.mono, blocks[0].phys, blocks.len() as u64);
@@ -181,6 +274,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     fn finish_read(&mut self, mut op: ReadOp) {
+        op.unpack();
         if op.bad.is_empty() {
             self.keep_read(&op);
             let data = op.assemble();
@@ -201,8 +295,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 coll: op.coll,
                 obj: obj.clone(),
                 off: bad.lblk * BLOCK,
-                device_off: bad.block.phys * BLOCK,
-                expected: bad.block.crc,
+                device_off: bad.on_device.phys * BLOCK,
+                expected: bad.on_device.crc,
                 actual,
             });
         }
@@ -224,6 +318,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             return;
         }
         for part in &op.parts {
+            if let Part::Packed(part) = part {
+                // What lies beside what was asked for had to be read, too.
+                for at in 0..part.run.of {
+                    self.cache.put(part.run.block(at), Bytes::copy_from_slice(&unpack::part(&part.data, at)));
+                }
+            }
             let Part::Device { blocks, data, .. } = part else { continue };
             for (block, content) in blocks.iter().zip(data.chunks(BLOCK as usize)) {
                 // What is being written anew, or freed, would only take room.
@@ -246,7 +346,48 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 }
 
+impl PackedPart {
+    /// Blocks of the run have been read, from the `at`-th on.
+    fn take(&mut self, at: usize, result: Result<Bytes, Errno>, bad: &mut Vec<Bad>) {
+        let Some((_, _, n)) = self.run.extents().find(|(first, ..)| *first == at) else { return };
+        let bytes = result.ok().filter(|bytes| bytes.len() == n * BLOCK as usize);
+        for i in 0..n {
+            let (on_device, piece) = (self.run.blocks[at + i], &mut self.pieces[at + i]);
+            if !piece.is_empty() {
+                continue;
+            }
+            match bytes.as_ref().map(|bytes| unpack::part(bytes, i as u8)) {
+                Some(found) if on_device.is(&found) => *piece = found,
+                other => {
+                    let actual = other.map(|found| on_device.sum_if(&found));
+                    bad.push(Bad { lblk: self.lblk, block: self.run.block(self.at), on_device, actual });
+                }
+            }
+        }
+    }
+
+    /// The bytes of the blocks that are wanted.
+    fn wanted(&self) -> Bytes {
+        let from = usize::from(self.at) * BLOCK as usize;
+        self.data.slice(from..from + usize::from(self.n) * BLOCK as usize)
+    }
+}
+
 impl ReadOp {
+    /// All pieces are here: what was compressed is what it was before.
+    fn unpack(&mut self) {
+        if !self.bad.is_empty() {
+            return;
+        }
+        for part in &mut self.parts {
+            let Part::Packed(part) = part else { continue };
+            match part.run.unpack(&part.pieces) {
+                Some(data) => part.data = data,
+                None => self.bad.push(Bad::plain(part.lblk, part.run.block(part.at), None)),
+            }
+        }
+    }
+
     /// The answer, cut out of whole blocks.
     fn assemble(&mut self) -> ReadData {
         let mut out = ReadData::default();
@@ -268,6 +409,7 @@ impl ReadOp {
                 Part::Memory(data) => (BLOCK, Some(data)),
                 Part::Trusted(_) => unreachable!("only digests trust"),
                 Part::Device { data, .. } => (data.len() as u64, Some(data)),
+                Part::Packed(part) => (u64::from(part.n) * BLOCK, Some(part.wanted())),
             };
             let (from, to) = (at.max(self.off), (at + blocks).min(end));
             match data {
@@ -298,6 +440,14 @@ impl ReadOp {
                 Part::Trusted(crc) => {
                     d.trusted += BLOCK;
                     d.crc = denc::crc32c_concat(d.crc, *crc, BLOCK);
+                }
+                Part::Packed(part) => {
+                    d.read += part.run.blocks.len() as u64 * BLOCK;
+                    d.crc = denc::crc32c_append(d.crc, &part.wanted());
+                }
+                Part::Device { blocks, data, .. } if !data.is_empty() => {
+                    d.read += blocks.len() as u64 * BLOCK;
+                    d.crc = denc::crc32c_append(d.crc, data);
                 }
                 Part::Device { blocks, .. } => {
                     d.read += blocks.len() as u64 * BLOCK;

@@ -10,6 +10,7 @@ use crate::names::Names;
 use crate::queue::DeviceQueue;
 use crate::read::ReadOp;
 use crate::txc::{Pend, Txc, TxcState};
+use crate::unpack::{CompressedOf, Unpack};
 use crate::verified::Verified;
 use crate::*;
 use bytes::Bytes;
@@ -35,6 +36,11 @@ pub struct Store<D, K> {
     pub(crate) dev: D,
     pub(crate) kv: K,
     pub(crate) config: StoreConfig,
+    pub(crate) facts: DeviceFacts,
+    /// How data of pools is written that have a policy of their own.
+    pub(crate) policies: BTreeMap<PoolId, Policy>,
+    /// As it is, or will be, in the database.
+    pub(crate) superblock: mount::Super,
     pub(crate) poisoned: Option<Errno>,
     pub(crate) events: VecDeque<StoreEvent>,
 
@@ -42,6 +48,7 @@ pub struct Store<D, K> {
     pub(crate) alloc: Allocator,
     /// How many objects beyond the first refer to a block.
     pub(crate) shared: ById<u32>,
+    pub(crate) compressed: CompressedOf,
     pub(crate) colls: BTreeMap<ShardPgId, u32>,
     pub(crate) onodes: OnodeCache,
     /// Every object that the database has, or will have, is in it.
@@ -64,6 +71,8 @@ pub struct Store<D, K> {
     pub(crate) direct: BTreeMap<u64, BufList>,
     pub(crate) pends: BTreeMap<u64, Pend>,
     pub(crate) pend_next: u64,
+    /// Compressed runs that are being read for blocks that are written in part, by first block.
+    pub(crate) unpacks: BTreeMap<u64, Unpack>,
     /// This turn's batch, and whose changes are in it.
     pub(crate) batch: KvBatch,
     pub(crate) queued: Vec<u64>,
@@ -94,8 +103,11 @@ pub struct Store<D, K> {
 pub(crate) enum IoKind {
     TxcWrite { txc: u64, first: u64 },
     PendRead { pend: u64, piece: usize, block: onode::Block, attempts: u32 },
+    /// `n` blocks of a compressed run, from its `at`-th on.
+    Unpack { head: u64, at: usize, n: usize },
     DeferredWrite { bytes: u64 },
-    Read { read: u64, part: usize },
+    /// Of a compressed run: from its `at`-th block on.
+    Read { read: u64, part: usize, at: usize },
     DevFlush,
     KvFlush,
 }
@@ -178,7 +190,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.now = now.mono;
         self.queue.ended(self.now, id);
         match (kind, result) {
-            (IoKind::Read { read, part }, result) => self.handle_read(now, read, part, result),
+            (IoKind::Read { read, part, at }, result) => self.handle_read(now, read, (part, at), result),
+            (IoKind::Unpack { head, at, n }, result) => self.handle_unpack_read(head, at, n, result),
             (IoKind::PendRead { pend, piece, block, attempts }, result) => {
                 self.handle_pend_read(pend, piece, block, attempts, result);
             }
@@ -218,6 +231,52 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         (self.dev, self.kv)
     }
 
+    /// What the device was found to be; whoever opens a store measures.
+    pub fn set_facts(&mut self, facts: DeviceFacts) {
+        self.facts = facts;
+        self.config.tune(Tuning::of(facts.profile));
+    }
+
+    pub fn facts(&self) -> DeviceFacts {
+        self.facts
+    }
+
+    /// Changes what can be changed while it is open.
+    pub fn tune(&mut self, tuning: Tuning) {
+        self.config.tune(tuning);
+        self.queue.depth_max = tuning.queue_depth_max.max(1);
+    }
+
+    /// What is in force of that.
+    pub fn tuning(&self) -> Tuning {
+        self.config.tuning()
+    }
+
+    /// Writes zeros to a free block and flushes it, waiting for that: for who measures, before anything else is asked of the device. `at`
+    /// thousandths of the way through it, or behind that.
+    pub fn try_flush(&mut self, at: u64) -> Result<(), Errno> {
+        let block = self.alloc.free_from(self.alloc.blocks() / 1000 * at.min(999)).ok_or(Errno::ENOSPC)?;
+        self.dev.write_sync(block * onode::BLOCK, &[0; onode::BLOCK as usize])
+    }
+
+    /// Has the engine's log flushed, waiting for that: the same for the device that the log is on.
+    pub fn try_log_flush(&mut self) -> Result<(), KvError> {
+        let mut batch = KvBatch::default();
+        batch.put(key::SUPER, denc::to_bytes(&self.superblock, 0));
+        self.kv.apply(batch)?;
+        self.kv.flush_sync()
+    }
+
+    /// How data is written from now on: that of pools which are named, and that of all others.
+    pub fn set_policies(&mut self, others: Policy, pools: BTreeMap<PoolId, Policy>) {
+        self.config.policy = others;
+        self.policies = pools;
+    }
+
+    pub(crate) fn policy_of(&self, pool: PoolId) -> Policy {
+        self.policies.get(&pool).copied().unwrap_or(self.config.policy)
+    }
+
     /// The process has so many bytes of memory: caches give way if that is too much. True if it is.
     pub fn fit_memory(&mut self, resident: u64) -> bool {
         self.budget.fit(resident, self.config.memory_target)
@@ -227,11 +286,14 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     pub fn statfs(&self) -> StatFs {
         let block = onode::BLOCK;
         let size = |from: u8| self.kv.approximate_size(&[from], &[from + 1]);
+        let mut compressed = Compressed::default();
+        self.compressed.0.values().for_each(|c| compressed.add(c));
         StatFs {
             total: self.total(),
             available: self.available(),
             stored: self.stored,
             allocated: (self.alloc.blocks() - 1 - self.alloc.free()) * block,
+            compressed,
             omap: size(key::OMAP),
             internal: size(key::OBJECT) + size(key::SEGMENT) + size(key::COLL_KEYS),
         }
@@ -249,7 +311,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.alloc.blocks() * onode::BLOCK
     }
 
-    /// The device, for whoever drives it.
+    /// The device, for whoever drives or measures it.
     pub fn dev_mut(&mut self) -> &mut D {
         &mut self.dev
     }

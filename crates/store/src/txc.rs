@@ -2,8 +2,10 @@
 //!
 //! Upstream: TransContext in src/os/bluestore/BlueStore.h, whose state names these are.
 
+use crate::csum::Csum;
 use crate::onode::{Block, Filled, Onode, PendCell, Segment};
-use crate::{KvBatch, KvOp, TxcId};
+use crate::packed::Packed;
+use crate::{KvBatch, KvOp, Policy, TxcId};
 use bytes::Bytes;
 use qos::Class;
 use std::sync::Arc;
@@ -113,6 +115,10 @@ pub(crate) struct Txc {
     pub class: Class,
     /// Its data goes straight to free space.
     pub bulk: bool,
+    /// How its data is written.
+    pub policy: Policy,
+    /// Format 1 cannot say what it changes.
+    pub extended: bool,
     /// Blocks that travel in the batch.
     pub deferred: Vec<DeferredWrite>,
     /// Seq of its deferred record; 0 if there is none.
@@ -141,6 +147,8 @@ impl Txc {
             changes: Vec::new(),
             class: Class::Client,
             bulk: false,
+            policy: Policy::default(),
+            extended: false,
             deferred: Vec::new(),
             deferred_seq: 0,
             freed: Vec::new(),
@@ -162,6 +170,8 @@ pub(crate) enum Source {
     Cell(Arc<PendCell>),
     /// The device; not read yet.
     Device(Block),
+    /// A block of a compressed run that has to be read from the device.
+    Packed(Arc<Packed>, u8),
     /// The device; being read.
     Reading,
 }
@@ -169,8 +179,7 @@ pub(crate) enum Source {
 impl Filled {
     /// As a source for other blocks.
     pub fn source(&self) -> Source {
-        let good = denc::crc32c(&self.data) == self.crc;
-        if good { Source::Bytes(self.data.clone()) } else { Source::Bad(self.data.clone()) }
+        if self.bad { Source::Bad(self.data.clone()) } else { Source::Bytes(self.data.clone()) }
     }
 }
 
@@ -192,6 +201,7 @@ pub(crate) struct Pend {
     pub key: Bytes,
     pub off: u64,
     pub phys: u64,
+    pub csum: Csum,
     /// Its number among the writes through the log.
     pub write: u64,
     pub pieces: Vec<Piece>,
@@ -202,7 +212,7 @@ pub(crate) struct Pend {
 }
 
 /// Puts a block together. All pieces must be `Bytes` or `Bad`.
-pub(crate) fn compose(pieces: &[Piece]) -> Filled {
+pub(crate) fn compose(phys: u64, csum: Csum, pieces: &[Piece]) -> Filled {
     let mut data = vec![0u8; crate::onode::BLOCK as usize];
     let mut bad = false;
     for p in pieces {
@@ -216,6 +226,6 @@ pub(crate) fn compose(pieces: &[Piece]) -> Filled {
         };
         data[p.at..p.at + p.len].copy_from_slice(&from[p.from_at..p.from_at + p.len]);
     }
-    let crc = denc::crc32c(&data);
-    Filled { data: data.into(), crc: if bad { !crc } else { crc } }
+    let block = if bad { Block::spoilt(phys, &data) } else { Block::of(phys, csum, &data) };
+    Filled { data: data.into(), block, bad }
 }

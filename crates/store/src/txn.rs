@@ -23,6 +23,17 @@ pub struct AllocHint {
     pub flags: u32,
 }
 
+impl AllocHint {
+    /// Bits of `flags` (`CEPH_OSD_ALLOC_HINT_FLAG_*`) that count here.
+    pub const RANDOM_WRITE: u32 = 2;
+    pub const SEQUENTIAL_READ: u32 = 4;
+    pub const RANDOM_READ: u32 = 8;
+    pub const APPEND_ONLY: u32 = 16;
+    pub const IMMUTABLE: u32 = 32;
+    pub const COMPRESSIBLE: u32 = 256;
+    pub const INCOMPRESSIBLE: u32 = 512;
+}
+
 /// One step. Steps on an object that does not exist create it where they add something (`Touch`, `Write`, `Zero`,
 /// `Truncate`, `SetAttrs`, `OmapSet`, `OmapSetHeader`, `SetAllocHint`, the target of a clone) and do nothing where
 /// they take something away. Cloning or moving what does not exist refuses the whole transaction with ENOENT.

@@ -74,6 +74,11 @@ impl Verified {
         }
     }
 
+    /// True if a note of the block, or of another one that is kept in the same place, went after the read of this number had begun.
+    pub fn is_lost(&self, read: u64, block: u64) -> bool {
+        self.lost[(block / REGION) as usize % SIEVE] > read
+    }
+
     /// A scrub asks.
     pub fn want(&mut self, trust: Trust) {
         self.wanted_s = trust.age_s;

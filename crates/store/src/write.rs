@@ -1,6 +1,7 @@
 //! Data of a transaction is assigned to blocks: straight to free space, or through the log.
 
-use crate::buf::{Cutter, block_crcs, zeros};
+use crate::buf::{Cutter, zeros};
+use crate::csum::{Csum, blocks_of};
 use crate::onode::{BLOCK, Block, Onode, PendCell, SEG_BLOCKS};
 use crate::queue::Job;
 use crate::store::IoKind;
@@ -11,15 +12,37 @@ use std::sync::{Arc, OnceLock};
 use types::Errno;
 use types::msg::BufList;
 
+/// Where data is written: in an object that had `old_size` bytes, as part of something that goes through the log if it is `small`.
+pub(crate) struct Extent {
+    pub off: u64,
+    pub old_size: u64,
+    pub small: bool,
+}
+
 impl<D: BlockDev, K: Kv> Store<D, K> {
     pub(crate) fn write(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, off: u64, data: BufList) -> Result<(), Errno> {
         let len = data.len() as u64;
         if len == 0 {
             return Ok(());
         }
-        let (end, old_size) = (off + len, o.size);
-        o.size = o.size.max(end);
-        let small = !txc.bulk && len <= u64::from(self.config.prefer_deferred_size);
+        let old_size = o.size;
+        o.size = o.size.max(off + len);
+        if txc.policy.compression.wants(&o.hint) && len >= 2 * BLOCK {
+            return self.write_compressing(number, txc, o, off, data, old_size);
+        }
+        let small = self.is_small(txc, len);
+        self.write_plain(number, txc, o, Extent { off, old_size, small }, data)
+    }
+
+    /// True if so much goes through the log.
+    pub(crate) fn is_small(&self, txc: &Txc, len: u64) -> bool {
+        !txc.bulk && len <= u64::from(self.config.prefer_deferred_size)
+    }
+
+    /// Writes data as it is.
+    pub(crate) fn write_plain(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, to: Extent, data: BufList) -> Result<(), Errno> {
+        let Extent { off, old_size, small } = to;
+        let end = off + data.len() as u64;
         let mut cutter = Cutter::new(data);
         let mut at = off;
         while at < end {
@@ -90,19 +113,24 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let mut lblk = lblk;
         for (first, n) in runs {
             let part = cutter.take((n * BLOCK) as usize);
-            let mut crcs = Vec::with_capacity(n as usize);
-            block_crcs(&part, |crc| crcs.push(crc));
-            for (i, crc) in crcs.into_iter().enumerate() {
-                self.set_block(txc, o, lblk, Block { phys: first + i as u64, crc }, None)?;
+            let mut blocks = Vec::with_capacity(n as usize);
+            blocks_of(&part, txc.policy.csum, first, |block| blocks.push(block));
+            for block in blocks {
+                self.set_block(txc, o, lblk, block, None)?;
                 lblk += 1;
             }
-            let id = self.io(IoKind::TxcWrite { txc: number, first });
-            txc.ios += 1;
-            txc.unflushed = true;
-            self.direct.insert(first, part.clone());
-            self.want(txc.class, id, Job::Write { off: first * BLOCK, data: part });
+            self.send_direct(number, txc, first, part);
         }
         Ok(())
+    }
+
+    /// Writes blocks to free space.
+    pub(crate) fn send_direct(&mut self, number: u64, txc: &mut Txc, first: u64, data: BufList) {
+        let id = self.io(IoKind::TxcWrite { txc: number, first });
+        txc.ios += 1;
+        txc.unflushed = true;
+        self.direct.insert(first, data.clone());
+        self.want(txc.class, id, Job::Write { off: first * BLOCK, data });
     }
 
     /// One block through the log: in place if it is the object's alone, over its old content if `merge`.
@@ -116,27 +144,33 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         merge: bool,
     ) -> Result<(), Errno> {
         let (old, pend) = self.mapping(o, lblk)?;
-        let in_place = old.phys != 0 && !self.shared.contains_key(&old.phys);
+        let in_place = old.phys != 0 && old.at == 0 && !self.shared.contains_key(&old.phys);
         if merge && old.phys != 0 {
-            let from = self.source(old, pend);
+            let from = if old.at == 0 {
+                self.source(old, pend)
+            } else {
+                let run = self.run_of(o, lblk, old)?;
+                self.packed_source(&run, old)
+            };
             pieces.insert(0, Piece { at: 0, len: BLOCK as usize, from_at: 0, from });
         }
         let phys = if in_place { old.phys } else { self.alloc.allocate_one() };
         // From here on it is read from memory, until it has reached its place.
         self.unverify(phys);
         if pieces.iter().all(|p| matches!(p.from, Source::Bytes(_) | Source::Bad(_))) {
-            let (data, crc) = match &pieces[..] {
+            let csum = txc.policy.csum;
+            let (data, block) = match &pieces[..] {
                 [Piece { len, from_at: 0, from: Source::Bytes(data), .. }] if *len as u64 == BLOCK && data.len() == *len => {
-                    (data.clone(), denc::crc32c(data))
+                    (data.clone(), Block::of(phys, csum, data))
                 }
                 _ => {
-                    let filled = compose(&pieces);
-                    (filled.data, filled.crc)
+                    let filled = compose(phys, csum, &pieces);
+                    (filled.data, filled.block)
                 }
             };
             let write = self.deferred.expect(phys, Some(data.clone()));
             txc.deferred.push(DeferredWrite { phys, write, content: Content::Ready(data) });
-            return self.set_block(txc, o, lblk, Block { phys, crc }, None);
+            return self.set_block(txc, o, lblk, block, None);
         }
         let cell = Arc::new(PendCell { id: self.pend_next, filled: OnceLock::new() });
         self.pend_next += 1;
@@ -150,12 +184,13 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             key: txc.planning.clone(),
             off: lblk * BLOCK,
             phys,
+            csum: txc.policy.csum,
             write,
             pieces,
             missing: 0,
             dependents: Vec::new(),
         });
-        self.set_block(txc, o, lblk, Block { phys, crc: 0 }, Some(cell))
+        self.set_block(txc, o, lblk, Block { phys, csum: txc.policy.csum, ..Block::default() }, Some(cell))
     }
 
     /// Maps a block anew; the one it had is freed, unless it stays.
@@ -175,8 +210,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if let Some(cell) = pend {
             seg.pend.push((i as u8, cell));
         }
-        // A block cloned onto itself has been counted once too often; one written in place is not shared.
-        if old.phys != 0 && (old.phys != new.phys || self.shared.contains_key(&old.phys)) {
+        txc.extended |= new.csum != Csum::Crc32c;
+        if old.at != 0 {
+            self.left_run(txc, o, seg_no, old)?;
+        } else if old.phys != 0 && (old.phys != new.phys || self.shared.contains_key(&old.phys)) {
+            // A block cloned onto itself has been counted once too often; one written in place is not shared.
             self.free(txc, old.phys);
         }
         o.mapped = o.mapped + u64::from(new.phys != 0) - u64::from(old.phys != 0);
@@ -217,7 +255,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
         if let Some(data) = self.deferred.content(block.phys) {
             // Content that was made of something unreadable has the wrong checksum on purpose.
-            return if denc::crc32c(&data) == block.crc { Source::Bytes(data) } else { Source::Bad(data) };
+            return if block.is(&data) { Source::Bytes(data) } else { Source::Bad(data) };
         }
         match self.cache.get(block).or_else(|| self.direct_content(block.phys)) {
             Some(data) => Source::Bytes(data),
@@ -226,7 +264,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     /// The content of a block that is on its way to the device.
-    fn direct_content(&self, phys: u64) -> Option<Bytes> {
+    pub(crate) fn direct_content(&self, phys: u64) -> Option<Bytes> {
         let (first, list) = self.direct.range(..=phys).next_back()?;
         let skip = ((phys - first) * BLOCK) as usize;
         if skip >= list.len() {

@@ -15,7 +15,7 @@ use denc::BString;
 use qos::Class;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use store::{ReadFlags, ReadId, Transaction};
+use store::{AllocHint, ReadFlags, ReadId, Transaction};
 use types::msg::{BufList, LogPrio};
 use types::msg::internal_osd::{PgBody, PushPart, Round};
 use types::{EVersion, Errno, HObject, OsdId};
@@ -197,6 +197,10 @@ impl Pg {
             Some(Err(e)) => return self.push_failed(cx, to, round, object, e),
             None => false,
         };
+        if part.first && !part.last && state.info.alloc_hint_flags != 0 {
+            // How the object will be used decides how its data is stored.
+            part.attrs = state.attrs.iter().filter(|(name, _)| *name == INFO_ATTR).cloned().collect();
+        }
         if part.last {
             part.attrs = std::mem::take(&mut state.attrs);
             self.pushes.out.remove(&(to, object));
@@ -366,11 +370,26 @@ fn add_omap(cx: &mut Cx<'_>, coll: types::ShardPgId, part: &mut PushPart, state:
     Ok(done)
 }
 
+/// What clients said of an object's use.
+fn hint_of(attrs: &[(BString, Bytes)]) -> Option<AllocHint> {
+    let (_, raw) = attrs.iter().find(|(name, _)| *name == INFO_ATTR)?;
+    let info = denc::from_bytes::<ObjectInfo>(raw).ok()?;
+    let hint = AllocHint {
+        expected_object_size: info.expected_object_size,
+        expected_write_size: info.expected_write_size,
+        flags: info.alloc_hint_flags,
+    };
+    (hint != AllocHint::default()).then_some(hint)
+}
+
 fn put_part(txn: &mut Transaction, part: PushPart, data: BufList) {
     let obj = &part.object;
     if part.first {
         txn.remove(obj);
         txn.touch(obj);
+        if let Some(hint) = hint_of(&part.attrs) {
+            txn.set_alloc_hint(obj, hint);
+        }
     }
     if !data.is_empty() {
         txn.write(obj, part.data_off, data);

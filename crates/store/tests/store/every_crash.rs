@@ -294,6 +294,19 @@ fn scripts() -> Vec<Script> {
             vec![large(c, 11)],
             vec![small(x, 10, 12)],
         ]),
+        script("what may be compressed is written in part", vec![], vec![
+            vec![txn(0, |t| t.write(c, 0, blocks(11, 3)))],
+            vec![small(c, 4100, 12)],
+            vec![small(c, 8200, 13)],
+        ]),
+        script("what may be compressed is cloned, and written", vec![], vec![
+            vec![txn(0, |t| {
+                t.write(c, 0, blocks(11, 2));
+                t.clone_range(c, x, 4096, 4096, 0);
+            })],
+            vec![txn(0, |t| t.write(c, 0, blocks(12, 2)))],
+            vec![small(x, 10, 13)],
+        ]),
         script("appended in parts of blocks", vec![], vec![
             vec![small(a, 8492, 11)],
             vec![txn(0, |t| t.write(a, 8592, blocks(12, 2)))],
@@ -364,12 +377,14 @@ fn scripts() -> Vec<Script> {
 fn whatever_a_power_failure_leaves_of_a_short_sequence_holds_what_was_acknowledged() {
     let tight = StoreConfig { deferred_window_bytes: 1, deferred_bytes_max: 1, data_cache_bytes: 0, onode_cache_bytes: 0, ..lazy() };
     let (mut runs, mut crashes, mut media) = (0, 0, 0);
-    for config in [lazy(), tight] {
+    let compression = Compression { mode: CompressionMode::Force, algorithm: Algorithm::Lz4, ..Compression::default() };
+    let packing = StoreConfig { policy: Policy { csum: Csum::Xxhash64, compression }, ..tight.clone() };
+    for config in [lazy(), tight, packing] {
         // Nothing is bulk, every other transaction is, and all.
-        for bulk_every in [u64::MAX, 2, 1] {
+        for bulk_every in if config.policy == Policy::default() { &[u64::MAX, 2, 1][..] } else { &[u64::MAX, 1] } {
             for script in scripts() {
                 // Deferred writes go to their place at once; the log grows while they are on their way.
-                let mut e = Explorer::new(script.name, StoreConfig { deferred_batch_bytes: 1, ..config.clone() }, bulk_every);
+                let mut e = Explorer::new(script.name, StoreConfig { deferred_batch_bytes: 1, ..config.clone() }, *bulk_every);
                 e.run(script);
                 eprintln!("{}: {} runs, {} media left, {} of them different", e.name, e.runs, e.crashes, e.known.len());
                 crashes += e.crashes;

@@ -403,3 +403,41 @@ fn a_collection_that_takes_another_over_comes_after_what_that_did_to_its_objects
         assert_eq!(d.submit(t), Err(errno));
     }
 }
+
+#[test]
+fn who_reads_on_finds_what_lies_behind_in_memory_and_nobody_else_waits_for_it() {
+    let config = StoreConfig { readahead_bytes: 32 << 10, ..StoreConfig::default() };
+    let (mut d, mut rng) = mounted(16 << 20, config.clone());
+    let obj = object(COLL, 1);
+    let data: Vec<u8> = (0..200_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    d.commit(&mut rng, write(&obj, 0, data.clone()));
+    let mut d = Driver::mount(&d.disk, config);
+    let mut read = |d: &mut Driver, off: usize| {
+        let id = d.start_read(COLL, &obj, off as u64, 4096, ReadFlags::default());
+        d.settle();
+        let asked: Vec<MemIo> = d.disk.pending().into_iter().map(|(_, io)| io).collect();
+        d.run(&mut rng);
+        (asked, d.reads.remove(&id).unwrap().map(|r| r.data.contiguous() == data[off..off + 4096]))
+    };
+    // Here and there: what was asked for.
+    for off in [81_920, 20_480] {
+        assert_eq!(read(&mut d, off), (vec![MemIo::Read(4096)], Ok(true)));
+    }
+    // From the front, and on: as far as something is known already, or as far as it may.
+    for block in 0..24 {
+        let expected = match block {
+            0 => vec![MemIo::Read(4096)],
+            1 => vec![MemIo::Read(16 << 10)],
+            15 => vec![MemIo::Read(20 << 10)],
+            6 | 21 => vec![MemIo::Read(36 << 10)],
+            _ => vec![],
+        };
+        assert_eq!(read(&mut d, block * 4096), (expected, Ok(true)), "{block}");
+    }
+    // A block that is bad fails who asks for it.
+    let mut d = Driver::mount(&d.disk, StoreConfig { readahead_bytes: 32 << 10, ..StoreConfig::default() });
+    let pages: Vec<u64> = d.disk.pages_in_use().into_iter().filter(|p| *p > 0).collect();
+    d.disk.rot(pages[3], 5);
+    assert_eq!(read(&mut d, 0).1, Ok(true));
+    assert_eq!(read(&mut d, 3 * 4096).1, Err(Errno::EIO));
+}

@@ -31,8 +31,24 @@ pub fn tight_config(rng: &mut ChaCha8Rng) -> StoreConfig {
         data_cache_bytes: *[0, 16 << 10, 1 << 20].choose(rng).unwrap(),
         verified_regions: *[0, 1, 3, 100].choose(rng).unwrap(),
         retry_disk_reads: 1,
+        policy: random_policy(rng),
         ..StoreConfig::default()
     }
+}
+
+/// Often nothing special; else any checksum, any algorithm, runs of any length.
+pub fn random_policy(rng: &mut ChaCha8Rng) -> Policy {
+    if rng.random_ratio(1, 3) {
+        return Policy::default();
+    }
+    let compression = Compression {
+        mode: *[CompressionMode::None, CompressionMode::Force, CompressionMode::Force].choose(rng).unwrap(),
+        algorithm: *Algorithm::ALL.choose(rng).unwrap(),
+        required_ratio_ppm: *[500_000, 875_000, 1_000_000].choose(rng).unwrap(),
+        min_blob_size: *[0, 8 << 10, 12 << 10, 64 << 10, 256 << 10].choose(rng).unwrap(),
+        ..Compression::default()
+    };
+    Policy { csum: *Csum::ALL.choose(rng).unwrap(), compression }
 }
 
 pub struct Driver {
@@ -283,9 +299,16 @@ pub fn object(coll: ShardPgId, n: u32) -> HObject {
     }
 }
 
+/// Noise, or something that can be compressed, or one after the other.
 fn bytes(rng: &mut ChaCha8Rng, n: usize) -> Bytes {
     let mut v = vec![0; n];
     rng.fill(&mut v[..]);
+    for part in v.chunks_mut(10_000) {
+        if rng.random() {
+            let (seed, noisy) = (rng.random_range(1..u8::MAX), part.len() / 8);
+            part.iter_mut().skip(noisy).enumerate().for_each(|(i, b)| *b = seed.wrapping_add((i / 100) as u8));
+        }
+    }
     v.into()
 }
 

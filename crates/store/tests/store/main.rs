@@ -1,5 +1,6 @@
 //! The store from outside, on a disk in memory.
 
+mod compression;
 mod crash;
 mod every_crash;
 mod faults;

@@ -24,6 +24,9 @@ fn run(seed: u64, txns: usize) {
         for _ in 0..rng.random_range(0..4) {
             d.step(rng);
         }
+        if rng.random_bool(0.1) {
+            d.store.set_policies(random_policy(rng), [(coll.pg.pool, random_policy(rng))].into());
+        }
         if rng.random_bool(0.05) {
             model.check_listing(&mut d, coll, 2);
         }
@@ -46,9 +49,11 @@ fn run(seed: u64, txns: usize) {
 
     // Again from the disk.
     let allocated = d.store.statfs();
+    let compressed = d.store.compressed().clone();
     let mut d = Driver::mount(&disk, tight_config(rng));
     d.bulk_every = 3;
-    assert_eq!(d.store.statfs().stored, allocated.stored);
+    assert_eq!((d.store.statfs().stored, d.store.statfs().allocated, d.store.compressed()), (allocated.stored, allocated.allocated, &compressed));
+    assert!(allocated.compressed.stored <= allocated.compressed.allocated && allocated.compressed.allocated <= allocated.compressed.original);
     for (coll, model) in COLLS.into_iter().zip(&models) {
         model.check_all(&mut d, rng, coll);
     }
@@ -69,7 +74,7 @@ fn run(seed: u64, txns: usize) {
     d.store.write_deferred();
     d.run(rng);
     assert_eq!(d.store.statfs().available, free);
-    assert_eq!(d.store.statfs().stored, 0);
+    assert_eq!((d.store.statfs().stored, d.store.compressed().len()), (0, 0));
     let report = d.fsck();
     assert_eq!((report.errors.len(), report.objects, report.blocks, report.omap_keys), (0, 0, 0, 0));
 }

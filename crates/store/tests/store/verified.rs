@@ -161,7 +161,11 @@ fn rot_in_what_was_never_read_back_is_always_found() {
     let (mut found, mut trusted) = (0, 0);
     for seed in 0..120 {
         let mut rng = rng(seed);
-        let config = tight_config(&mut rng);
+        let mut config = tight_config(&mut rng);
+        // Shorter ones, and none, do not find everything.
+        if matches!(config.policy.csum, Csum::None | Csum::Crc32c8 | Csum::Crc32c16) {
+            config.policy.csum = Csum::Crc32c;
+        }
         let mut d = Driver::mount(&Driver::format(16 << 20), config);
         d.bulk_every = 3;
         create_colls(&mut d, &mut rng);

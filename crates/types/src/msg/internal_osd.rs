@@ -231,7 +231,7 @@ pub struct PushPart {
     pub seq: u32,
     /// The write that made the object what it is.
     pub version: EVersion,
-    /// Every stored attribute; with the last part.
+    /// Every stored attribute; with the last part. With the first of several that of what clients said of the object's use, if they did.
     pub attrs: Vec<(BString, Bytes)>,
     pub data_off: u64,
     /// So many bytes of the message's data are this part's.
