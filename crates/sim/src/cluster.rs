@@ -454,7 +454,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
     let client_messages = plan.client_messages.to_string();
     let (scrub_s, two_networks) = (plan.scrub_s, plan.two_networks);
     let (scan_min, scan_max) = (plan.scan_min.to_string(), (plan.scan_min * 8).to_string());
-    let storing = plan.storing.map(|seed| storing(seed, n)).unwrap_or_default();
+    let storing = plan.storing.map(|seed| storing(seed, n).to_vec()).unwrap_or_default();
     let whoami = n as i32;
     let id = sim.add(&format!("osd.{n}"), OSD_PORT, plan.disk_bytes, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
         let mut rng = ChaCha8Rng::seed_from_u64(boot.seed);
@@ -479,7 +479,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
             // Every scrub is deep; what was read in the ten seconds before need not be read again.
             options.set("osd_deep_scrub_interval", Source::File, "20").expect("a number");
         }
-        for (name, value) in storing {
+        for (name, value) in &storing {
             options.set(name, Source::File, value).expect("a value that fits");
         }
         options.set("osd_backfill_scan_min", Source::File, &scan_min).expect("a number");

@@ -116,7 +116,7 @@ impl Writer {
         if data.first().is_some_and(|b| b % 2 == 0) {
             // Some can be compressed, but for the beginning of each piece.
             for piece in data.chunks_mut(20_000) {
-                let (first, noise) = (piece[0], piece.len() / 8);
+                let (first, noise): (u8, usize) = (piece[0], piece.len() / 8);
                 piece.iter_mut().enumerate().skip(noise.max(512)).for_each(|(i, b)| *b = first.wrapping_add((i / 300) as u8));
             }
         }
