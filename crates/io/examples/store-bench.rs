@@ -10,7 +10,7 @@
 use bytes::Bytes;
 use io::IoSink;
 use io::block::{self, Backend, DevEvents, FileDev};
-use io::kv::{Layout, RocksConfig, RocksKv};
+use io::kv::{Layout, RocksConfig, RocksKv, Tuning};
 use mio::unix::SourceFd;
 use qos::Io;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -112,7 +112,7 @@ impl Bench {
         let (mut dev, events) = block::open(&path, a.backend)?;
         poll.registry().register(&mut SourceFd(&events.as_fd().as_raw_fd()), Token(1), Interest::READABLE)?;
         let mut config = RocksConfig::new(a.dir.join("db"), Layout::ObjectStore);
-        config.options = a.options.clone();
+        config.tuning = Tuning::parse(&a.options, "", "")?;
         config.memtable_bytes = a.memtables.unwrap_or(config.memtable_bytes);
         let mut kv = RocksKv::open(&config, Sink(tx, waker))?;
         if probe(&kv)?.is_none() {

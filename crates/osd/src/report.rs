@@ -5,6 +5,7 @@ use crate::effects::{Cx, Effect, Peer};
 use crate::osd::Osd;
 use crate::pg::Wanted;
 use qos::Class;
+use store::KvSpace;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdForceRecovery, OsdMarkMeDown, OsdScrub};
@@ -225,6 +226,17 @@ impl Osd {
         fx.push(Effect::Send { to: Peer::Mgr, tid: 0, msg: stats.into() });
     }
 
+    /// What the store complains of, by the names of health checks. `kv`: how the database's own device fills.
+    fn alerts(&self, kv: Option<KvSpace>) -> BTreeMap<String, String> {
+        let mut out = BTreeMap::new();
+        if let Some(kv) = kv.filter(|kv| kv.spilled > 0 && self.commands.config.bool("bluestore_warn_on_bluefs_spillover")) {
+            let size = |n| admin::human::bytes(n);
+            let text = format!("spilled over {} metadata from 'db' device ({} used of {}) to slow device", size(kv.spilled), size(kv.used), size(kv.total));
+            out.insert("BLUEFS_SPILLOVER".into(), text);
+        }
+        out
+    }
+
     fn mgr_stats(&mut self, now: Now, disk: &dyn Disk) -> MgrStats {
         let (me, epoch) = (self.sh.whoami, self.maps.epoch());
         let mut pgs: BTreeMap<PgId, PgStat> = BTreeMap::new();
@@ -256,6 +268,7 @@ impl Osd {
             internal_metadata: fs.internal as i64,
             ..StoreStatfs::default()
         };
+        let alerts = self.alerts(fs.kv);
         let commit = self.sh.commit_latency.take_mean_ns();
         let stat = OsdStat {
             // What is durable can be read: there is no second moment to tell of.
@@ -267,6 +280,7 @@ impl Osd {
             num_per_pool_osds: 1,
             num_per_pool_omap_osds: 1,
             num_shards_repaired: self.sh.shards_repaired,
+            alerts: if alerts.is_empty() { BTreeMap::new() } else { BTreeMap::from([(me.0, alerts)]) },
             seq: self.sh.stats_seq,
             up_from: self.maps.newest.info(me).map(|i| i.up_from).unwrap_or_default(),
             ..OsdStat::default()

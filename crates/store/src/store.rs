@@ -231,6 +231,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             allocated: (self.alloc.blocks() - 1 - self.alloc.free()) * block,
             omap: size(key::OMAP),
             internal: size(key::OBJECT) + size(key::SEGMENT) + size(key::COLL_KEYS),
+            kv: self.kv.space(),
         }
     }
 
