@@ -9,6 +9,7 @@ mod facts;
 pub mod list;
 mod migrate;
 pub mod place;
+mod told;
 pub mod zap;
 
 use crate::out::say;
@@ -119,6 +120,8 @@ impl Daemon for OsdDaemon {
         let fixed = std::process::id() == 1 || [Some(places.public), places.cluster].iter().flatten().any(|at| at.port() != 0);
         let nonce = if fixed { ChaCha8Rng::from_seed(random_seed()).next_u32() } else { std::process::id() };
         let mut node = OsdNode::new(node_config(config, &home, Bound { public, cluster, nonce }, fsid, Kind { class, facts })?, store, events.clock().now(), random_seed())?;
+        let mut told = told::Listener::of(&home);
+        node.on_config(Box::new(move |config| told.hear(config)));
         stop_on_signals(vec![events.stopper()])?;
         ready()?;
         Ok(events.run(&mut node)?)
@@ -209,7 +212,7 @@ impl Home {
     /// The OSD's key-value store; nobody else may have it open.
     pub fn open_kv(&self, config: &DaemonConfig, sink: impl IoSink + 'static) -> Result<RocksKv> {
         self.mount_db()?;
-        let mut rocks = self.rocks_config(config, self.uuid()?)?;
+        let mut rocks = self.rocks_config(&told::with_told(config, self), self.uuid()?)?;
         rocks.create = false;
         let unused = rocks.tuning.unused();
         if !unused.is_empty() {
@@ -272,7 +275,7 @@ fn node_config(config: &DaemonConfig, home: &Home, bound: Bound, fsid: Uuid, kin
         uuid: home.uuid()?,
         addrs: bound.announced(bound.public),
         cluster_addrs: bound.announced(bound.cluster),
-        metadata: metadata(config, home, kind.facts, bound),
+        metadata: metadata(&told::with_told(config, home), home, kind.facts, bound),
         device_class: home.read("crush_device_class").unwrap_or_else(|_| kind.class.to_owned()),
         crush_location: crush_location(config),
         limits: osd::ops::Limits::default(),

@@ -531,3 +531,11 @@ impl Replay<'_> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod place_tests;
+
+/// The same database in another place.
+#[cfg(test)]
+fn config_at(config: &RocksConfig, dir: std::path::PathBuf, journal: Option<std::path::PathBuf>) -> RocksConfig {
+    RocksConfig { dir, journal, ..config.clone() }
+}
