@@ -155,12 +155,13 @@ fn registrar(args: &CreateArgs) -> Result<DaemonConfig> {
 
 fn register(args: &CreateArgs, admin: &AdminClient, uuid: Uuid, key: &str) -> Result<i32> {
     let mut request = json!({"prefix": "osd new", "uuid": uuid.to_string()});
+    let mut secrets = json!({"cephx_secret": key});
     if let Some(id) = args.osd_id {
         request["id"] = id.into();
-    }
-    let mut secrets = json!({"cephx_secret": key});
-    if let Some(class) = &args.device_class {
-        secrets["crush_device_class"] = class.as_str().into();
+        // A number that was used before may have another class. One that is new gets its class as the OSD first boots.
+        if let Some(class) = &args.device_class {
+            secrets["crush_device_class"] = class.as_str().into();
+        }
     }
     let given = admin.command(request, secrets.to_string().as_bytes()).context("registering the OSD")?;
     let text = String::from_utf8_lossy(&given).trim().to_owned();

@@ -11,7 +11,8 @@ use crate::config::{DaemonConfig, parse_bytes};
 use crate::out::say;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
-use io::kv::{RocksKv, bytes_in, copy_database, copy_journal, sync_dir};
+use io::kv::{RocksKv, Slow, bytes_in, copy_database, copy_journal, sync_dir};
+use store::Kv;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -21,6 +22,7 @@ const MIGRATING: &str = "migrating";
 /// Where a new device is mounted until it is the database's.
 const MOUNT_NEW: &str = "db.mount.new";
 const DB_NEW: &str = "db.new";
+const SLOW_NEW: &str = "db.slow.new";
 const JOURNAL: &str = "journal";
 
 /// Move the database or the journal of an OSD that is stopped to another place
@@ -68,7 +70,7 @@ pub fn main(words: &[String]) -> Result<ExitCode> {
         move_journal(&home, &WalPlace::of(wal, home.id)?, args.yes)?;
     }
     if args.to_data {
-        db_to_data(&home)?;
+        db_to_data(&home, &config)?;
         journal_to_data(&home)?;
     }
     Ok(ExitCode::SUCCESS)
@@ -79,7 +81,7 @@ fn clean_up(home: &Home) -> Result<()> {
     if is_mounted(&home.path(MOUNT_NEW))? {
         unmount(&home.path(MOUNT_NEW))?;
     }
-    for (name, is_left) in [(DB_NEW, home.path(DB_NEW).is_dir()), (DB_SLOW, !home.has_db_apart()), (MOUNT_NEW, true)] {
+    for (name, is_left) in [(DB_NEW, home.path(DB_NEW).is_dir()), (DB_SLOW, !home.has_db_apart()), (SLOW_NEW, true), (MOUNT_NEW, true)] {
         let dir = home.path(name);
         if is_left && dir.is_dir() && !dir.is_symlink() {
             fs::remove_dir_all(&dir).with_context(|| format!("removing {}", dir.display()))?;
@@ -138,7 +140,7 @@ fn move_db(home: &Home, config: &DaemonConfig, place: &DbPlace, size: Option<u64
     };
     check_room(new.parent().unwrap_or(&new), bytes, size)?;
     // What has spilled already stays where it is.
-    copy_database(&old, None, &new).with_context(|| format!("copying {} to {}", old.display(), new.display()))?;
+    copy_database(&old, &new).with_context(|| format!("copying {} to {}", old.display(), new.display()))?;
     let old_device = home.link(DB_DEVICE);
     set_size(home, size)?;
     match place {
@@ -155,9 +157,9 @@ fn move_db(home: &Home, config: &DaemonConfig, place: &DbPlace, size: Option<u64
     match (old_device, place) {
         (Some(_), DbPlace::Under(_)) => leave_device(home)?,
         (Some(device), DbPlace::Device(_)) => devices::wipe(&device)?,
-        // A directory of ours has another name now.
-        (None, _) if old.exists() => fs::remove_dir_all(&old).with_context(|| format!("removing {}", old.display()))?,
-        (None, _) => {}
+        // One in the OSD's own directory has changed names with the link, and is left to `clean_up`.
+        (None, _) if old.starts_with(fs::canonicalize(&home.dir)?) => {}
+        (None, _) => fs::remove_dir_all(&old).with_context(|| format!("removing {}", old.display()))?,
     }
     clean_up(home)?;
     fit(home, config)?;
@@ -165,11 +167,15 @@ fn move_db(home: &Home, config: &DaemonConfig, place: &DbPlace, size: Option<u64
     Ok(())
 }
 
-/// Cuts the database's levels to their new place.
+/// Cuts the database's levels to their new place, where it has room for both.
 fn fit(home: &Home, config: &DaemonConfig) -> Result<()> {
     let (nobody, _) = std::sync::mpsc::channel();
-    let kv: RocksKv = home.open_kv(config, nobody)?;
-    kv.fit_levels().context("fitting the database's levels to its new place")
+    let kv = home.open_kv(config, nobody)?;
+    let space = kv.space().unwrap_or_default();
+    if 2 * (space.used + space.spilled) > space.total {
+        return Ok(());
+    }
+    kv.fit_levels(space.spilled > 0).context("the database has moved, but not fitted its levels to the new place")
 }
 
 /// That so many bytes find room there, a tenth more included.
@@ -188,19 +194,21 @@ fn set_size(home: &Home, size: Option<u64>) -> Result<()> {
     }
 }
 
-fn db_to_data(home: &Home) -> Result<()> {
+fn db_to_data(home: &Home, config: &DaemonConfig) -> Result<()> {
     if !home.has_db_apart() {
         return Ok(());
     }
     let old = fs::canonicalize(home.path(DB))?;
-    let slow = home.path(DB_SLOW);
-    let bytes = bytes_in(&old)? + if slow.exists() { bytes_in(&slow)? } else { 0 };
+    let bytes = bytes_in(&old)? + bytes_in(&home.path(DB_SLOW)).unwrap_or(0);
     check_room(&home.dir, bytes, None)?;
     let new = home.path(DB_NEW);
     if new.is_symlink() {
         fs::remove_file(&new)?;
     }
-    copy_database(&old, Some(&slow), &new).with_context(|| format!("copying {} to {}", old.display(), new.display()))?;
+    copy_database(&old, &new).with_context(|| format!("copying {} to {}", old.display(), new.display()))?;
+    if bytes_in(&home.path(DB_SLOW)).unwrap_or(0) > 0 {
+        gather(home, config, &new)?;
+    }
     rustix::fs::renameat_with(rustix::fs::CWD, &new, rustix::fs::CWD, home.path(DB), rustix::fs::RenameFlags::EXCHANGE)
         .with_context(|| format!("exchanging {} and {}", new.display(), home.path(DB).display()))?;
     sync_dir(&home.dir)?;
@@ -213,6 +221,25 @@ fn db_to_data(home: &Home) -> Result<()> {
     clean_up(home)?;
     say!("osd.{}: the database is in {} again ({bytes} bytes)", home.id, home.path(DB).display());
     Ok(())
+}
+
+/// Has the copy of a database in `new` take everything that has spilled: into a copy, so that the original stays what it is.
+fn gather(home: &Home, config: &DaemonConfig, new: &Path) -> Result<()> {
+    let rest = home.path(SLOW_NEW);
+    check_room(&home.dir, 2 * bytes_in(&home.path(DB_SLOW))?, None)?;
+    copy_database(&home.path(DB_SLOW), &rest).with_context(|| format!("copying to {}", rest.display()))?;
+    let mut rocks = home.rocks_config(config, home.uuid()?)?;
+    rocks.create = false;
+    rocks.dir = new.to_owned();
+    // Room for whatever there is.
+    rocks.slow = Some(Slow { dir: rest.clone(), room: u64::MAX / 4 });
+    let (nobody, _) = std::sync::mpsc::channel();
+    // The journal is written, too: where it is apart, what it gets is also right for the original.
+    let kv = RocksKv::open(&rocks, nobody)?;
+    kv.fit_levels(true)?;
+    drop(kv);
+    ensure!(bytes_in(&rest)? == 0, "{} is not empty: the database is where it was", rest.display());
+    Ok(fs::remove_dir_all(&rest)?)
 }
 
 /// The database is not on its device any more: nobody is to take that for one.

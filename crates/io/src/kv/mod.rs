@@ -27,7 +27,7 @@ use bytes::Bytes;
 use flush::Log;
 use journal::Journal;
 use rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, CompactOptions, DB, DBCompressionType, DBPath, DBRawIterator, DBRecoveryMode,
+    BlockBasedIndexType, BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamilyDescriptor, CompactOptions, DB, DBCompressionType, DBPath, DBRawIterator, DBRecoveryMode,
     ErrorKind, Options, WriteBatch,
 };
 use std::ops::Bound;
@@ -191,12 +191,15 @@ impl RocksKv {
     }
 
     /// Compacts every family into the first levels that hold it, in the database's own place: after it has moved to one for which
-    /// levels are cut otherwise. Errors: the engine's; the database is as it was then.
-    pub fn fit_levels(&self) -> Result<(), KvError> {
+    /// levels are cut otherwise. With `rewrite` nothing stays in the slow place. Errors: the engine's; the database is as it was then.
+    pub fn fit_levels(&self, rewrite: bool) -> Result<(), KvError> {
         let mut options = CompactOptions::default();
         options.set_change_level(true);
         options.set_target_level(-1);
         options.set_exclusive_manual_compaction(true);
+        if rewrite {
+            options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        }
         for family in self.tables.families() {
             self.tables.db.compact_range_cf_opt(family, None::<&[u8]>, None::<&[u8]>, &options);
         }

@@ -11,21 +11,19 @@ use std::path::Path;
 
 const CHUNK: usize = 1 << 20;
 
-/// Copies every file of a database's directory, and of `slow` beside it if all is to be in one place, into `to`, which is made. What an earlier attempt
-/// left there is replaced. Errors: those of the disks; then the source is as it was.
-pub fn copy_database(from: &Path, slow: Option<&Path>, to: &Path) -> io::Result<u64> {
+/// Copies every file of a database's directory into `to`, which is made. What an earlier attempt left there is replaced. Returns
+/// the bytes. Errors: those of the disks; then the source is as it was.
+pub fn copy_database(from: &Path, to: &Path) -> io::Result<u64> {
     if to.exists() {
         fs::remove_dir_all(to)?;
     }
     fs::create_dir_all(to)?;
     let mut bytes = 0;
-    for dir in [Some(from), slow.filter(|s| s.exists())].into_iter().flatten() {
-        for entry in fs::read_dir(dir)? {
-            let entry = entry?;
-            // A file system's own `lost+found`, say.
-            if entry.file_type()?.is_file() {
-                bytes += copy_file(&entry.path(), &to.join(entry.file_name()))?;
-            }
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        // Directories in it are a file system's own.
+        if entry.file_type()?.is_file() {
+            bytes += copy_file(&entry.path(), &to.join(entry.file_name()))?;
         }
     }
     sync_dir(to)?;

@@ -4,6 +4,9 @@
 //! second. Its levels of fixed sizes, ten times as large each, would leave most of many devices empty (a level that does not fit as a whole
 //! goes to the slow place); so levels are cut to the device: as many as fit, and the last of them ends where the device does.
 //! Families do not know of each other, so each of the two large ones may take half.
+//!
+//! RocksDB notes with each table which of the two it is in, and must not be opened without the second while there is one in it: whoever
+//! takes the slow place away has `RocksKv::fit_levels` empty it first.
 //! Upstream: RocksDB's LevelCompactionBuilder::GetPathId; what BlueFS does for Ceph.
 
 use std::io;

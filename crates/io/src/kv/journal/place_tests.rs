@@ -89,12 +89,12 @@ fn a_database_that_is_moved_is_whole_in_one_place_or_the_other() {
     std::fs::create_dir(at("new")).unwrap();
     std::fs::write(at("new").join("CURRENT"), "MANIFEST-999999\n").unwrap();
     std::fs::write(at("new").join("999999.sst"), "half").unwrap();
-    copy_database(&at("killed"), None, &at("new")).unwrap();
+    copy_database(&at("killed"), &at("new")).unwrap();
     assert!(!at("new").join("999999.sst").exists());
     for place in ["killed", "new"] {
         assert_eq!(omap(&open(&config(&at(place), None))), model, "{place}");
     }
-    assert!(copy_database(&at("nowhere"), None, &at("other")).is_err());
+    assert!(copy_database(&at("nowhere"), &at("other")).is_err());
 }
 
 /// Until background work has put something where it belongs.
@@ -124,8 +124,15 @@ fn what_has_no_room_spills_and_comes_back() {
     assert_eq!(omap(&kv), model);
     drop(kv);
     // All of it to one place.
-    copy_database(&at("db"), Some(&at("slow")), &at("whole")).unwrap();
-    let whole = config(&at("whole"), None);
+    copy_database(&at("db"), &at("whole")).unwrap();
+    copy_database(&at("slow"), &at("rest")).unwrap();
+    let mut whole = config(&at("whole"), None);
+    whole.slow = Some(Slow { dir: at("rest"), room: 1 << 40 });
+    let kv = open(&whole);
+    kv.fit_levels(true).unwrap();
+    drop(kv);
+    assert_eq!(super::super::bytes_in(&at("rest")).unwrap(), 0);
+    whole.slow = None;
     let kv = open(&whole);
     assert!(kv.space().is_none());
     assert_eq!(omap(&kv), model);
@@ -143,7 +150,7 @@ fn a_database_that_fits_does_not_spill_after_it_has_moved() {
     first.tuning = Default::default();
     first.slow = Some(Slow { dir: at("slow"), room: 1 << 30 });
     let kv = open(&first);
-    kv.fit_levels().unwrap();
+    kv.fit_levels(false).unwrap();
     drop(kv);
     let mut kv = open(&first);
     model.extend(fill(&mut kv, 6, 3000));
