@@ -5,7 +5,7 @@ Objects that lie on the new OSD only are read again after every move.
 
     devices.py -c DIR/ceph.conf --bin BINARY
 """
-import json, os, shutil, signal, subprocess
+import json, os, random, signal, subprocess
 from harness import Client, arguments, check, equal, match, not_run, until
 from stock_cluster import read_pids
 
@@ -169,6 +169,29 @@ def move(m, osd, objects):
     objects.check("after half a move")
     equal(again("--db", ssd)[1], "10", "the database apart, the journal with it")
 
+def killed(m, osd, objects):
+    """Moves that are killed at any moment: whatever is left, the OSD starts with everything."""
+    there = os.path.join(m.disks, "there")
+    os.mkdir(there)
+    moves = [["--to-data"], ["--db", there]] + ([["--db", m.disk("db3", 600 << 20), "--yes"]] if ROOT else []) + [["--wal", m.disks + "/ring"]]
+    rng, ended = random.Random(7), 0
+    for n in range(8):
+        m.stop(osd)
+        p = subprocess.Popen([m.bin, "osd", "migrate", "-i", osd, "-c", m.conf, *moves[n % len(moves)]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            p.wait(rng.uniform(0.01, 0.35))
+            ended += 1
+        except subprocess.TimeoutExpired:
+            p.kill()
+            p.wait()
+        m.start(osd)
+        objects.check("after killed move %d" % n)
+    check(ended < 8, "some were killed in the middle")
+    m.stop(osd)
+    m.osd("migrate", "-i", osd, "--to-data")
+    m.start(osd)
+    objects.check("after a whole one")
+
 def spill(m, objects):
     """A database whose place is much too small, with levels that are soon full."""
     options = "write_buffer_size=2M,level0_file_num_compaction_trigger=2,compression=kNoCompression"
@@ -256,6 +279,7 @@ def main():
         options(client)
         osd = create(m, objects)
         move(m, osd, objects)
+        killed(m, osd, objects)
         spill(m, objects)
         volumes(m)
     finally:

@@ -76,6 +76,8 @@ pub struct RocksConfig {
     pub memtable_bytes: usize,
     /// Bytes of an object store's journal when it is made, a multiple of 4096.
     pub journal_bytes: u64,
+    /// Count what the engine does: for measurements, it costs a little.
+    pub statistics: bool,
 }
 
 /// Enough for twice the deferred writes that a store lets wait.
@@ -109,6 +111,7 @@ impl RocksConfig {
             cache_bytes: 16 << 20,
             memtable_bytes,
             journal_bytes: JOURNAL_BYTES_MIN,
+            statistics: false,
         }
     }
 
@@ -152,13 +155,15 @@ pub struct RocksKv {
     thread: Option<JoinHandle<()>>,
     /// A database with a place of its own: where, and where the rest goes.
     slow: Option<(PathBuf, Slow)>,
+    /// Where the engine counts, if it does.
+    counting: Option<Options>,
 }
 
 impl RocksKv {
     /// Opens a database, or makes an empty one. Flushes are answered through `sink`.
     pub fn open(config: &RocksConfig, sink: impl IoSink + 'static) -> Result<Self, OpenError> {
         crc::check();
-        let db = until_free(|e| matches!(e, OpenError::InUse(_)), || open_db(config))?;
+        let (db, options) = until_free(|e| matches!(e, OpenError::InUse(_)), || open_db(config))?;
         let tables = Tables::new(Arc::new(db), config.layout);
         let journal = if config.layout.has_journal() { Some(Journal::open(&tables, config)?) } else { None };
         let log = match &journal {
@@ -167,7 +172,7 @@ impl RocksKv {
         };
         let (flusher, thread) = Flusher::start(log, sink).map_err(OpenError::Thread)?;
         let slow = config.slow.clone().map(|slow| (config.dir.clone(), slow));
-        Ok(RocksKv { tables, journal, flusher, thread: Some(thread), slow })
+        Ok(RocksKv { tables, journal, flusher, thread: Some(thread), slow, counting: config.statistics.then_some(options) })
     }
 
     /// For an event loop that sees to flushes itself.
@@ -179,6 +184,11 @@ impl RocksKv {
     pub fn property(&self, name: &str) -> String {
         let db = &self.tables.db;
         self.tables.families().into_iter().filter_map(|cf| db.property_value_cf(cf, name).ok().flatten()).collect()
+    }
+
+    /// Everything that the engine has counted, by its names; `None` if it was not told to.
+    pub fn statistics(&self) -> Option<String> {
+        self.counting.as_ref()?.get_statistics()
     }
 
     /// Bytes of memory in memtables, what waits to get there, and block cache.
@@ -231,7 +241,8 @@ impl RocksKv {
     }
 }
 
-fn open_db(config: &RocksConfig) -> Result<DB, OpenError> {
+/// And the options that it was opened with.
+fn open_db(config: &RocksConfig) -> Result<(DB, Options), OpenError> {
     let cache = Cache::new_lru_cache(config.cache_bytes);
     let of_family = |name: &'static str| {
         let mut o = base_options(config, &cache);
@@ -247,6 +258,9 @@ fn open_db(config: &RocksConfig) -> Result<DB, OpenError> {
     if config.layout.has_journal() {
         leave_flushes_to_the_journal(config, &mut of_database);
     }
+    if config.statistics {
+        of_database.enable_statistics();
+    }
     if let Some(slow) = &config.slow {
         let path = |dir: &PathBuf, bytes| DBPath::new(dir, bytes).map_err(|e| open_error(config, e));
         of_database.set_db_paths(&[path(&config.dir, levels(config, slow).target)?, path(&slow.dir, u64::MAX / 2)?]);
@@ -255,7 +269,7 @@ fn open_db(config: &RocksConfig) -> Result<DB, OpenError> {
     if config.tuning.compact_on_mount() {
         compact(&db, config.layout);
     }
-    Ok(db)
+    Ok((db, of_database))
 }
 
 fn compact(db: &DB, layout: Layout) {
