@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/dist/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart balance scrub compression full fuzz dencoder msgr-stock test-clients bench bench-recovery replace networks chaos chaos-short linearizability sim sim-seeds mutants
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart balance scrub compression full devices fuzz dencoder msgr-stock test-clients bench bench-recovery replace networks chaos chaos-short linearizability sim sim-seeds mutants
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -75,6 +75,10 @@ compression: build
 full: build
 	SIZE=512M tests/clients/on_fresh_cluster $(BIN) tests/clients/full.py --bin $(BIN)
 
+# OSDs on devices of their own: made, moved, taken away.
+devices: build
+	tests/clients/on_fresh_cluster $(BIN) tests/clients/devices.py --bin $(BIN)
+
 fuzz: deps
 	scripts/fuzz-short
 
@@ -113,7 +117,7 @@ sim-seeds: sim
 mutants: linearizability
 	CACHE=$(CACHE) scripts/mutants $(NAMES)
 
-test: lint unit clients checks script wrong restart replace networks chaos-short sim-seeds balance scrub compression full fuzz
+test: lint unit clients checks script wrong restart replace networks chaos-short sim-seeds balance scrub compression full devices fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps

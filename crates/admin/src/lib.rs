@@ -13,6 +13,7 @@ pub mod human;
 pub mod json;
 pub mod option;
 pub mod perf;
+pub mod rocksdb;
 pub mod socket;
 pub mod spread;
 pub mod table;

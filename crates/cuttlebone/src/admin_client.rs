@@ -20,7 +20,12 @@ impl AdminClient {
     /// Connects to the cluster of `conf`. Errors: no file, no monitor address, no key, nobody answers.
     pub fn connect(conf: &Path, patience: Duration) -> Result<Self> {
         let config = DaemonConfig::load(EntityKind::CLIENT, "admin", Some(conf), &[])?;
-        Ok(AdminClient { session: Session::open(&config, patience)?, patience })
+        Self::connect_with(&config, patience)
+    }
+
+    /// Connects as whoever the configuration is of.
+    pub fn connect_with(config: &DaemonConfig, patience: Duration) -> Result<Self> {
+        Ok(AdminClient { session: Session::open(config, patience)?, patience })
     }
 
     /// Runs one command and returns its output. Errors: a refusal (the errno's name and the monitor's words), or

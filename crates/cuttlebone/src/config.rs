@@ -29,6 +29,8 @@ pub struct DaemonConfig {
     pub name: EntityName,
     conf: Conf,
     overrides: BTreeMap<String, String>,
+    /// What the monitors said in an earlier life: it counts where nothing else is set.
+    told: BTreeMap<String, String>,
     vars: MetaVars,
 }
 
@@ -41,7 +43,12 @@ impl DaemonConfig {
         let name = EntityName::new(kind, id);
         let vars = MetaVars { cluster: "ceph".into(), name: name.clone(), host: hostname(), pid: std::process::id() };
         let overrides = overrides.iter().map(|(k, v)| (canonical_name(k), v.clone())).collect();
-        Ok(DaemonConfig { name, conf, overrides, vars })
+        Ok(DaemonConfig { name, conf, overrides, told: BTreeMap::new(), vars })
+    }
+
+    /// The same, where the monitors said so once.
+    pub fn with_told(self, told: BTreeMap<String, String>) -> Self {
+        DaemonConfig { told, ..self }
     }
 
     /// An option's value with everything it refers to filled in.
@@ -128,7 +135,8 @@ impl DaemonConfig {
     fn get_within(&self, option: &str, depth: u32) -> Option<String> {
         let option = canonical_name(option);
         let default = || DEFAULTS.iter().find(|(name, _)| *name == option).map(|(_, value)| *value);
-        let raw = self.overrides.get(&option).map(String::as_str).or_else(|| self.conf.get(&self.name, &option)).or_else(default)?;
+        let raw = self.overrides.get(&option).map(String::as_str).or_else(|| self.conf.get(&self.name, &option));
+        let raw = raw.or_else(|| self.told.get(&option).map(String::as_str)).or_else(default)?;
         Some(self.filled(raw, depth))
     }
 

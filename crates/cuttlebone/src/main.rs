@@ -1,8 +1,9 @@
-//! The front door: `cuttlebone up|down|status|mon|osd|rados`, and `ceph-mon`, `ceph-osd`, `ceph-mgr` by the name it is called with.
+//! The front door: `cuttlebone up|down|status|mon|osd|rados`, and `ceph-mon`, `ceph-osd`, `ceph-mgr`, `ceph-volume` by the name it is called with.
 
 #![allow(clippy::disallowed_methods, reason = "the front door touches the world")]
 
 mod admin_client;
+mod ceph_volume;
 mod config;
 mod daemon;
 mod flags;
@@ -60,11 +61,18 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
         flags: Vec<String>,
     },
-    /// Run an OSD; takes ceph-osd's flags, `cuttlebone osd --help` lists them
+    /// Run an OSD; takes ceph-osd's flags, `cuttlebone osd --help` lists them.
+    /// `cuttlebone osd create|list|zap|migrate` makes and moves them
     #[command(disable_help_flag = true)]
     Osd {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
         flags: Vec<String>,
+    },
+    /// Deploy OSDs in the words of stock's ceph-volume: `cuttlebone ceph-volume lvm --help`
+    #[command(disable_help_flag = true)]
+    CephVolume {
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]
+        words: Vec<String>,
     },
 }
 
@@ -74,6 +82,7 @@ fn main() -> ExitCode {
     let done = match called.as_str() {
         "ceph-mon" => mon::main(&called, &args[1..]),
         "ceph-osd" => osd::main(&called, &args[1..]),
+        "ceph-volume" => ceph_volume::main(&called, &args[1..]),
         "ceph-mgr" => mgr::main(&called, &args[1..]),
         _ => run(Cli::parse()),
     };
@@ -96,6 +105,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Mon { flags } if flags.first().is_some_and(|f| f == "recover") => recover::main(&flags[1..])?,
         Command::Mon { flags } => return mon::main("cuttlebone mon", &flags),
         Command::Osd { flags } => return osd::main("cuttlebone osd", &flags),
+        Command::CephVolume { words } => return ceph_volume::main("cuttlebone ceph-volume", &words),
     }
     Ok(ExitCode::SUCCESS)
 }

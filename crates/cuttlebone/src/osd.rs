@@ -1,7 +1,16 @@
 //! `cuttlebone osd`: one object storage daemon.
 //!
-//! The directory (`osd_data`): `block` the data file or a link to a device, `db/` the key-value store, `keyring`,
-//! `fsid` the OSD's uuid, `ceph_fsid` the cluster's, `whoami`, and `ready` once it is formatted.
+//! The directory (`osd_data`): `block` the data file or a link to a device, `db` the key-value store (see `place`), `keyring`,
+//! `fsid` the OSD's uuid, `ceph_fsid` the cluster's, `whoami`, `crush_device_class` if one was asked for, and `ready` once it is formatted.
+
+pub mod create;
+pub mod devices;
+mod facts;
+pub mod list;
+mod migrate;
+pub mod place;
+mod told;
+pub mod zap;
 
 use crate::out::say;
 use crate::network::{self, Places};
@@ -12,7 +21,7 @@ use crate::flags::DaemonFlags;
 use anyhow::{Context, Result, bail, ensure};
 use auth::{CryptoKey, EntityAuth, KeyKind, Keyring};
 use io::block::{Backend, FileDev, create_sparse};
-use io::kv::{Layout, RocksConfig, RocksKv};
+use io::kv::RocksKv;
 use io::{EventLoop, EventLoopConfig, IoSink};
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,6 +40,15 @@ use uuid::Uuid;
 
 /// Runs `cuttlebone osd` or `ceph-osd` with these flags.
 pub fn main(called: &str, args: &[String]) -> Result<ExitCode> {
+    if let Some((verb, rest)) = args.split_first() {
+        match verb.as_str() {
+            "create" => return create::main(rest),
+            "list" => return list::main(rest),
+            "zap" => return zap::main(rest),
+            "migrate" => return migrate::main(rest),
+            _ => {}
+        }
+    }
     daemon::run::<OsdDaemon>(called, EntityKind::OSD, args)
 }
 
@@ -47,15 +65,19 @@ impl Daemon for OsdDaemon {
             ensure!(wanted.is_none_or(|w| w.to_string() == has), "{dir} has an OSD with uuid {has} already: empty it to make another");
             return Ok(());
         }
-        let uuid = wanted.unwrap_or_else(Uuid::new_v4);
         fs::create_dir_all(&home.dir).with_context(|| format!("making {}", home.dir.display()))?;
+        // An mkfs that was interrupted goes on with its uuid: a journal's device may have it by now.
+        let uuid = wanted.or_else(|| home.read("fsid").ok()?.parse().ok()).unwrap_or_else(Uuid::new_v4);
+        fs::write(home.path("fsid"), format!("{uuid}\n"))?;
+        home.link_parts(config)?;
+        home.mount_db()?;
         let block = home.path("block");
         if !block.exists() {
             create_sparse(&block, config.size("bluestore_block_size")?).with_context(|| format!("making {}", block.display()))?;
         }
         let (mut dev, _) = home.open_device()?;
         let (nobody, _) = std::sync::mpsc::channel();
-        let mut kv = home.open_kv(config, Some(dev.size()), nobody)?;
+        let mut kv = home.make_kv(config, dev.size(), uuid, nobody)?;
         let uuid = match store::probe(&kv)? {
             // An mkfs that was interrupted on its last steps.
             Some(made) if (made.fsid, made.whoami) == (fsid, home.id) && wanted.is_none_or(|w| made.osd_uuid == w) => made.osd_uuid,
@@ -84,12 +106,14 @@ impl Daemon for OsdDaemon {
         let mut events = EventLoop::new(EventLoopConfig { admin_socket: config.path("admin_socket")? }).context("admin socket")?;
         let (dev, device_events) = home.open_device()?;
         events.watch_device(device_events)?;
-        let kv = home.open_kv(config, None, events.completions())?;
+        let kv = home.open_kv(config, events.completions())?;
         events.watch_flushes(kv.flusher());
         let class = if dev.rotational() { "hdd" } else { "ssd" };
         let mut store = Store::mount(dev, kv, StoreConfig::default(), fsid, home.id)?;
         let options = options(config)?;
-        let facts = crate::measure::devices(&mut store, &options, &home.device_name());
+        let size = store.dev_mut().size();
+        let mut facts = facts::of_devices(&home, class, size);
+        facts.extend(crate::measure::metadata(&crate::measure::devices(&mut store, &options, &home.device_name())));
         let places = Places::of_osd(config)?;
         let mut listen = |at| events.listen(at).with_context(|| format!("listening on {at}"));
         let public = listen(places.public)?;
@@ -97,9 +121,10 @@ impl Daemon for OsdDaemon {
         // A port that is configured, and a process that is always the first of its container, are those of an earlier life, too.
         let fixed = std::process::id() == 1 || [Some(places.public), places.cluster].iter().flatten().any(|at| at.port() != 0);
         let nonce = if fixed { ChaCha8Rng::from_seed(random_seed()).next_u32() } else { std::process::id() };
-        let mut node_config = node_config(config, &home, Bound { public, cluster, nonce }, fsid, class, options)?;
-        node_config.osd.metadata.extend(crate::measure::metadata(&facts));
-        let mut node = OsdNode::new(node_config, store, events.clock().now(), random_seed())?;
+        let kind = Kind { class, facts };
+        let mut node = OsdNode::new(node_config(config, &home, Bound { public, cluster, nonce }, fsid, kind, options)?, store, events.clock().now(), random_seed())?;
+        let mut told = told::Listener::of(&home);
+        node.on_config(Box::new(move |config| told.hear(config)));
         stop_on_signals(vec![events.stopper()])?;
         ready()?;
         Ok(events.run(&mut node)?)
@@ -111,6 +136,13 @@ impl Daemon for OsdDaemon {
   --mkfs                 makes osd_data/block of bluestore_block_size unless it is there (a file or a link to a device)
   --mkkey                with --mkfs: makes a key too, unless the keyring has one
   --osd-uuid UUID        the uuid that `ceph osd new` was given
+  --bluestore-block-path, --bluestore-block-db-path, --bluestore-block-wal-path
+                         with --mkfs: where data, database and journal lie, if not in osd_data
+
+Other words instead of flags, each with --help:
+  create                 makes a new OSD of a running cluster, on devices or files
+  list, zap              which OSDs this machine has; takes away what is on a device
+  migrate                moves the database or the journal of an OSD that is stopped
 "
     }
 }
@@ -146,19 +178,24 @@ impl Home {
         Ok(home)
     }
 
-    fn of(config: &DaemonConfig) -> Result<Self> {
+    pub fn of(config: &DaemonConfig) -> Result<Self> {
         let id = config.name.id.parse().ok().filter(|id| *id >= 0);
         let id = id.with_context(|| format!("{:?} is no OSD number", config.name.id))?;
         Ok(Home { dir: config.required_path("osd_data")?, id })
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    fn read(&self, name: &str) -> Result<String> {
+    pub fn read(&self, name: &str) -> Result<String> {
         let path = self.path(name);
         Ok(fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?.trim().to_owned())
+    }
+
+    /// The OSD's uuid.
+    pub fn uuid(&self) -> Result<Uuid> {
+        self.read("fsid")?.parse().with_context(|| format!("{}", self.path("fsid").display()))
     }
 
     /// That this directory is this OSD's, of this cluster.
@@ -181,12 +218,28 @@ impl Home {
         Ok(io::block::open(&self.path("block"), Backend::Auto)?)
     }
 
-    /// The OSD's key-value store; nobody else may have it open. Made for a device of so many bytes if `create` says so.
-    pub fn open_kv(&self, config: &DaemonConfig, create: Option<u64>, sink: impl IoSink + 'static) -> Result<RocksKv> {
-        let mut rocks = RocksConfig::new(self.path("db"), Layout::ObjectStore);
-        rocks.create = create.is_some();
-        rocks.journal_bytes = io::kv::journal_bytes(create.unwrap_or(0));
-        rocks.options = config.get("bluestore_rocksdb_options").unwrap_or_default();
+    /// The OSD's key-value store; nobody else may have it open.
+    pub fn open_kv(&self, config: &DaemonConfig, sink: impl IoSink + 'static) -> Result<RocksKv> {
+        self.mount_db()?;
+        let mut rocks = self.rocks_config(&told::with_told(config, self), self.uuid()?)?;
+        rocks.create = false;
+        let unused = rocks.tuning.unused();
+        if !unused.is_empty() {
+            tracing::info!("bluestore_rocksdb_cfs: without effect: {}", unused.join("; "));
+        }
+        Ok(RocksKv::open(&rocks, sink)?)
+    }
+
+    /// A new one, for data of so many bytes; or the one that an interrupted mkfs made.
+    fn make_kv(&self, config: &DaemonConfig, data: u64, uuid: Uuid, sink: impl IoSink + 'static) -> Result<RocksKv> {
+        if let Some(wal) = self.link(place::WAL).filter(|wal| devices::is_device(wal)) {
+            let content = devices::content(&wal)?;
+            let is_ours = matches!(content, devices::Content::Nothing) || content == devices::Content::Journal(uuid);
+            ensure!(is_ours, "{} is not empty: `cuttlebone osd zap {0}` takes everything away", wal.display());
+        }
+        let mut rocks = self.rocks_config(config, uuid)?;
+        rocks.create = true;
+        rocks.journal_bytes = self.journal_bytes(config, data)?;
         Ok(RocksKv::open(&rocks, sink)?)
     }
 }
@@ -219,13 +272,20 @@ fn options(config: &DaemonConfig) -> Result<admin::option::ConfigValues> {
     Ok(options)
 }
 
+/// What the devices are.
+struct Kind {
+    class: &'static str,
+    /// For `osd metadata`.
+    facts: BTreeMap<String, String>,
+}
+
 /// What the node is told.
 fn node_config(
     config: &DaemonConfig,
     home: &Home,
     bound: Bound,
     fsid: Uuid,
-    class: &str,
+    kind: Kind,
     options: admin::option::ConfigValues,
 ) -> Result<OsdNodeConfig> {
     let mut mon = client::MonClientConfig::new(config.name.clone(), config.key()?, config.mon_addrs()?);
@@ -233,11 +293,11 @@ fn node_config(
     let osd = OsdConfig {
         whoami: OsdId(home.id),
         fsid,
-        uuid: home.read("fsid")?.parse().context("osd_data/fsid")?,
+        uuid: home.uuid()?,
         addrs: bound.announced(bound.public),
         cluster_addrs: bound.announced(bound.cluster),
-        metadata: metadata(config, home, class, bound),
-        device_class: class.to_owned(),
+        metadata: metadata(&told::with_told(config, home), home, kind.facts, bound),
+        device_class: home.read("crush_device_class").unwrap_or_else(|_| kind.class.to_owned()),
         crush_location: crush_location(config),
         limits: osd::ops::Limits::default(),
         log_entries_max: 500,
@@ -246,7 +306,7 @@ fn node_config(
     Ok(OsdNodeConfig { osd, mon })
 }
 
-fn metadata(config: &DaemonConfig, home: &Home, class: &str, bound: Bound) -> BTreeMap<String, String> {
+fn metadata(config: &DaemonConfig, home: &Home, devices: BTreeMap<String, String>, bound: Bound) -> BTreeMap<String, String> {
     let mut out = crate::metadata::of_host(config.host());
     // Heartbeats go where everything else does.
     for (side, at) in [("front", bound.public), ("back", bound.cluster)] {
@@ -254,18 +314,12 @@ fn metadata(config: &DaemonConfig, home: &Home, class: &str, bound: Bound) -> BT
         out.insert(format!("hb_{side}_addr"), format!("[{}]", bound.announced(at)));
         out.extend(network::interface_of(at.ip()).map(|name| (format!("{side}_iface"), name)));
     }
-    let rotational = if class == "hdd" { "1" } else { "0" };
-    let facts = [
-        ("osd_data", home.dir.display().to_string()),
-        ("osd_objectstore", "cuttlebone".into()),
-        ("rotational", rotational.into()),
-        ("journal_rotational", rotational.into()),
-        ("default_device_class", class.into()),
-        ("bluestore_bdev_type", class.into()),
-        ("bluefs_dedicated_db", "0".into()),
-        ("bluefs_dedicated_wal", "0".into()),
-    ];
-    out.extend(facts.map(|(k, v)| (k.to_owned(), v)));
+    out.insert("osd_data".into(), home.dir.display().to_string());
+    out.insert("osd_objectstore".into(), "cuttlebone".into());
+    for option in ["bluestore_rocksdb_options", "bluestore_rocksdb_options_annex", "bluestore_rocksdb_cfs"] {
+        out.extend(config.get(option).filter(|v| !v.is_empty()).map(|v| (format!("cuttlebone_{}", option.trim_start_matches("bluestore_")), v)));
+    }
+    out.extend(devices);
     out
 }
 

@@ -1,6 +1,8 @@
 //! How fast the object store is by itself, and what an operation costs.
 //!
 //! `cargo run --release -p io --example store-bench -- DIR [depth=16] [seconds=10] [size=4096] [objects=20000] [batch=... window=...]`
+//! Others: rocksdb=OPTIONS, as for `bluestore_rocksdb_options`; journal=MIB; only=overwrites,omap (after as many new objects as `objects`
+//! says); count=1 adds what RocksDB wrote and compacted, and its part of the loop's CPU: `bench/rocksdb.py` reads that.
 //! In DIR a store is made and removed: new objects of `size` with an attribute and two collection keys each, as an OSD
 //! writes them; random overwrites; random reads, cached and not. Prints operations, latency and CPU time of this
 //! process, all threads, for each.
@@ -10,7 +12,7 @@
 use bytes::Bytes;
 use io::IoSink;
 use io::block::{self, Backend, DevEvents, FileDev};
-use io::kv::{Layout, RocksConfig, RocksKv};
+use io::kv::{Layout, RocksConfig, RocksKv, Tuning};
 use mio::unix::SourceFd;
 use qos::Io;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -46,6 +48,9 @@ struct Args {
     size: usize,
     objects: u64,
     options: String,
+    journal: Option<u64>,
+    only: Vec<String>,
+    count: bool,
     memtables: Option<usize>,
     backend: Backend,
     config: StoreConfig,
@@ -61,6 +66,9 @@ fn args() -> Result<Args, Error> {
         size: 4096,
         objects: 20_000,
         options: String::new(),
+        journal: None,
+        only: Vec::new(),
+        count: false,
         memtables: None,
         backend: Backend::Auto,
         config: StoreConfig::default(),
@@ -73,6 +81,9 @@ fn args() -> Result<Args, Error> {
             "size" => a.size = value.parse()?,
             "objects" => a.objects = value.parse()?,
             "rocksdb" => a.options = value.into(),
+            "journal" => a.journal = Some(value.parse::<u64>()? << 20),
+            "only" => a.only = value.split(',').map(str::to_owned).collect(),
+            "count" => a.count = value == "1",
             "memtables" => a.memtables = Some(value.parse()?),
             "threads" => a.backend = Backend::Threads(value.parse()?),
             "deferred" => a.config.prefer_deferred_size = value.parse()?,
@@ -112,8 +123,13 @@ impl Bench {
         let (mut dev, events) = block::open(&path, a.backend)?;
         poll.registry().register(&mut SourceFd(&events.as_fd().as_raw_fd()), Token(1), Interest::READABLE)?;
         let mut config = RocksConfig::new(a.dir.join("db"), Layout::ObjectStore);
-        config.options = a.options.clone();
+        config.tuning = Tuning::parse(&a.options, "", "")?;
         config.memtable_bytes = a.memtables.unwrap_or(config.memtable_bytes);
+        config.journal_bytes = a.journal.unwrap_or(config.journal_bytes);
+        config.statistics = a.count;
+        if a.count {
+            rocksdb::perf::set_perf_stats(rocksdb::perf::PerfStatsLevel::EnableTime);
+        }
         let mut kv = RocksKv::open(&config, Sink(tx, waker))?;
         if probe(&kv)?.is_none() {
             BenchStore::mkfs(&mut dev, &mut kv, FSID, Uuid::from_u128(2), 0)?;
@@ -143,6 +159,7 @@ impl Bench {
         let mut ready = Events::with_capacity(64);
         self.latencies.clear();
         self.flushes = 0;
+        let before = self.counted();
         loop {
             while self.started.len() < a.depth && n < count && Instant::now() < end {
                 n += 1;
@@ -167,7 +184,34 @@ impl Bench {
             self.settle()?;
         }
         self.report(name, begin.elapsed(), cpu_time() - cpu, thread_time() - me);
+        if let (true, Some(before)) = (a.count, before) {
+            let (after, n) = (self.counted().unwrap_or_default(), self.latencies.len().max(1) as f64);
+            let of = |i: usize| (after[i] - before[i]) as f64;
+            println!(
+                "    rocksdb: {:.0} bytes written per op, {:.2} s of compaction, memtables {:.1}% of the loop's CPU",
+                (of(0) + of(1)) / n,
+                of(2) / 1e6,
+                of(3) / 1e9 / (thread_time() - me).as_secs_f64() * 100.0,
+            );
+        }
         Ok(())
+    }
+
+    /// Bytes flushed and compacted, microseconds of compaction, nanoseconds of inserts into memtables by this thread.
+    fn counted(&mut self) -> Option<[u64; 4]> {
+        let text = self.store.kv_mut().statistics()?;
+        let of = |name: &str, word: &str| -> u64 {
+            let line = text.lines().find(|l| l.split(' ').next() == Some(name)).unwrap_or_default();
+            line.split(' ').skip_while(|w| *w != word).nth(2).and_then(|n| n.parse().ok()).unwrap_or(0)
+        };
+        let memtables = rocksdb::perf::PerfContext::default().metric(rocksdb::perf::PerfMetric::WriteMemtableTime);
+        let (flushed, compacted) = (of("rocksdb.flush.write.bytes", "COUNT"), of("rocksdb.compact.write.bytes", "COUNT"));
+        Some([flushed, compacted, of("rocksdb.compaction.times.micros", "SUM"), memtables])
+    }
+
+    /// Is this part of the bench wanted?
+    fn wanted(a: &Args, name: &str) -> bool {
+        a.only.is_empty() || a.only.iter().any(|o| o == name)
     }
 
     /// A clock that began with the bench.
@@ -305,9 +349,12 @@ fn bench(a: &Args) -> Result<(), Error> {
     })?;
     let payload = Bytes::from(vec![0x5a; a.size]);
     let one = Args { depth: 1, seconds: 2, ..args()? };
-    b.run("new objects, depth 1", &one, u64::MAX, |b, n| b.write(&object((1 << 40) + n), 0, payload.clone()))?;
+    if a.only.is_empty() {
+        b.run("new objects, depth 1", &one, u64::MAX, |b, n| b.write(&object((1 << 40) + n), 0, payload.clone()))?;
+    }
     let mut written = 0;
-    b.run("new objects", a, u64::MAX, |b, n| {
+    let count = if a.only.is_empty() { u64::MAX } else { a.objects };
+    b.run("new objects", a, count, |b, n| {
         written = n + 1;
         b.write(&object(n), 0, payload.clone());
     })?;
@@ -317,7 +364,27 @@ fn bench(a: &Args) -> Result<(), Error> {
         x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (x >> 33) % some
     };
-    b.run("overwrites", a, u64::MAX, |b, _| b.write(&object(random()), 0, payload.clone()))?;
+    if Bench::wanted(a, "overwrites") {
+        b.run("overwrites", a, u64::MAX, |b, _| b.write(&object(random()), 0, payload.clone()))?;
+    }
+    if Bench::wanted(a, "omap") {
+        // As an index does: a key of 40 bytes and a value of 160 in one of a few objects, and every fourth time another one goes.
+        b.run("omap", a, u64::MAX, |b, n| {
+            let obj = object(random() % 64);
+            let name = |n: u64| format!("{:016x}.entry-of-an-index-{n:08}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            let mut t = Transaction::new(coll_of(&obj));
+            let mut value = vec![0u8; 160];
+            value.chunks_mut(8).enumerate().for_each(|(i, c)| c.copy_from_slice(&(n + i as u64 % 3).wrapping_mul(0x2545_f491_4f6c_dd1d).to_le_bytes()));
+            t.omap_set(&obj, vec![(name(n).into(), value.into())]);
+            if n % 4 == 3 {
+                t.omap_rm(&obj, vec![name(n / 2).into()]);
+            }
+            b.store.submit(b.now(), TxcId(b.next), t).expect("accepted");
+        })?;
+    }
+    if !a.only.is_empty() {
+        return Ok(());
+    }
     let read = |b: &mut Bench, n: u64, flags: ReadFlags| {
         let obj = object(n);
         b.store.handle_timeout(b.now());

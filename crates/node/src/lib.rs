@@ -15,5 +15,5 @@ pub use client::ClientNode;
 pub use gate::{Gate, Visitor};
 pub use mgr::{MgrNode, MgrNodeConfig};
 pub use mon::MonNode;
-pub use osd::{OsdNode, OsdNodeConfig};
+pub use osd::{OnConfig, OsdNode, OsdNodeConfig};
 pub use world::{Input, Node, World};

@@ -52,7 +52,11 @@ pub struct OsdNode<D: BlockDev, K: Kv> {
     held_up: BTreeSet<SockId>,
     stopping: Option<Mono>,
     stopped: Option<i32>,
+    on_config: Option<OnConfig>,
 }
+
+/// Somebody who wants to hear what the monitors say of options: every option that is set for this daemon.
+pub type OnConfig = Box<dyn FnMut(&BTreeMap<String, String>)>;
 
 /// Sessions with other OSDs.
 #[derive(Default)]
@@ -108,7 +112,13 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             held_up: BTreeSet::new(),
             stopping: None,
             stopped: None,
+            on_config: None,
         })
+    }
+
+    /// Has somebody told whatever the monitors say of options from now on.
+    pub fn on_config(&mut self, hear: OnConfig) {
+        self.on_config = Some(hear);
     }
 
     /// The core, for tools and tests that look at its state.
@@ -276,7 +286,12 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         match event {
             MonClientEvent::OsdMap(m) => self.osd.handle_maps(now, &mut self.store, &m, &mut self.effects),
             MonClientEvent::SessionOpened => self.osd.handle_mon_session(now, &mut self.store, &mut self.effects),
-            MonClientEvent::Config(config) => self.osd.handle_config(&config),
+            MonClientEvent::Config(config) => {
+                self.osd.handle_config(&config);
+                if let Some(hear) = &mut self.on_config {
+                    hear(&config);
+                }
+            }
             MonClientEvent::MgrMap(map) => {
                 if let Some((_, conn)) = self.mgr.take_if(|(addrs, _)| *addrs != map.active_addrs) {
                     self.endpoint.close(conn);

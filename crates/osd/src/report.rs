@@ -5,6 +5,7 @@ use crate::effects::{Cx, Effect, Peer};
 use crate::osd::Osd;
 use crate::pg::Wanted;
 use qos::{Class, Io};
+use store::KvSpace;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdForceRecovery, OsdMarkMeDown, OsdScrub};
@@ -227,6 +228,17 @@ impl Osd {
         fx.push(Effect::Send { to: Peer::Mgr, tid: 0, msg: stats.into() });
     }
 
+    /// What the store complains of, by the names of health checks. `kv`: how the database's own device fills.
+    fn alerts(&self, disk: &dyn Disk, kv: Option<KvSpace>) -> BTreeMap<String, String> {
+        let mut out: BTreeMap<String, String> = slow_flush(disk).into_iter().collect();
+        if let Some(kv) = kv.filter(|kv| kv.spilled > 0 && self.commands.config.bool("bluestore_warn_on_bluefs_spillover")) {
+            let size = |n| admin::human::bytes(n);
+            let text = format!("spilled over {} metadata from 'db' device ({} used of {}) to slow device", size(kv.spilled), size(kv.used), size(kv.total));
+            out.insert("BLUEFS_SPILLOVER".into(), text);
+        }
+        out
+    }
+
     fn mgr_stats(&mut self, now: Now, disk: &dyn Disk) -> MgrStats {
         let (me, epoch) = (self.sh.whoami, self.maps.epoch());
         let mut pgs: BTreeMap<PgId, PgStat> = BTreeMap::new();
@@ -265,6 +277,7 @@ impl Osd {
             ..StoreStatfs::default()
         };
         put_compressed(&mut statfs, &fs.compressed);
+        let alerts = self.alerts(disk, fs.kv);
         let commit = self.sh.commit_latency.take_mean_ns();
         let stat = OsdStat {
             // What is durable can be read: there is no second moment to tell of.
@@ -276,7 +289,7 @@ impl Osd {
             num_per_pool_osds: 1,
             num_per_pool_omap_osds: 1,
             num_shards_repaired: self.sh.shards_repaired,
-            alerts: alerts(disk).map(|alerts| BTreeMap::from([(me.0, alerts)])).unwrap_or_default(),
+            alerts: if alerts.is_empty() { BTreeMap::new() } else { BTreeMap::from([(me.0, alerts)]) },
             seq: self.sh.stats_seq,
             up_from: self.maps.newest.info(me).map(|i| i.up_from).unwrap_or_default(),
             ..OsdStat::default()
@@ -303,11 +316,11 @@ fn put_compressed(statfs: &mut StoreStatfs, compressed: &Compressed) {
     statfs.data_compressed_original = compressed.original as i64;
 }
 
-/// What is wrong with our devices, for the manager, who makes health warnings of it: code and text.
-fn alerts(disk: &dyn Disk) -> Option<BTreeMap<String, String>> {
+/// The data device is slow at flushes: code and text of the health check.
+fn slow_flush(disk: &dyn Disk) -> Option<(String, String)> {
     let (facts, device) = (disk.facts(), disk.device());
     let learned = device.is_learned().then(|| Duration::from_nanos(device.cost(Io::Flush, 0)));
     let took = facts.flush.filter(|_| facts.is_slow_still(learned))?;
     let text = format!("flushes of its data device take {:.1} ms", took.as_secs_f64() * 1000.0);
-    Some(BTreeMap::from([("OSD_SLOW_FLUSH".to_owned(), text)]))
+    Some(("OSD_SLOW_FLUSH".to_owned(), text))
 }

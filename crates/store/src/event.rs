@@ -102,6 +102,8 @@ pub struct StatFs {
     pub omap: u64,
     /// Other metadata in the key-value engine, roughly.
     pub internal: u64,
+    /// The key-value engine's own device, if it has one.
+    pub kv: Option<crate::KvSpace>,
 }
 
 /// Why a store could not be created.

@@ -64,6 +64,16 @@ impl KvBatch {
     }
 }
 
+/// How an engine's own device fills; all in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KvSpace {
+    /// In its own place, and what it may take there.
+    pub used: u64,
+    pub total: u64,
+    /// Where there was no room for it: beside the data.
+    pub spilled: u64,
+}
+
 /// An ordered map of byte strings with batches and a log.
 ///
 /// Promised by an implementation: after a crash the state is that of some prefix of the applied batches, and the
@@ -87,6 +97,11 @@ pub trait Kv {
 
     /// The same, waiting for it: for mkfs and for stopping.
     fn flush_sync(&mut self) -> Result<(), KvError>;
+
+    /// How the engine's own device fills; `None` if it has none of its own, or cannot fill it.
+    fn space(&self) -> Option<KvSpace> {
+        None
+    }
 
     /// Bytes on disk between two keys, roughly; 0 if the engine cannot tell.
     fn approximate_size(&self, _from: &[u8], _to: &[u8]) -> u64 {

@@ -49,7 +49,7 @@ pub use dev::{BlockDev, IoId};
 pub use event::{Digest, MkfsError, MountError, ObjectStat, ReadData, ReadFlags, ReadId, StatFs, StoreEvent, Trust, TxcId};
 pub use fsck::{FsckError, FsckReport, fsck};
 pub use key::{LOG_ROW, transient};
-pub use kv::{Kv, KvBatch, KvError, KvOp};
+pub use kv::{Kv, KvBatch, KvError, KvOp, KvSpace};
 pub use profile::{DeviceFacts, DeviceProfile, FlushFault, Tuning};
 pub use mount::{StoreInfo, coll_row, probe};
 pub use store::{META_COLL, Store};

@@ -296,6 +296,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             compressed,
             omap: size(key::OMAP),
             internal: size(key::OBJECT) + size(key::SEGMENT) + size(key::COLL_KEYS),
+            kv: self.kv.space(),
         }
     }
 

@@ -82,6 +82,8 @@ pub struct OptionSpec {
     pub runtime: bool,
     /// It changes something here.
     pub effective: bool,
+    /// What its text has to be beside what its type says; an error says what is wrong.
+    pub(super) check: Option<fn(&str) -> Result<(), String>>,
 }
 
 /// An option without limits that changes nothing.
@@ -106,6 +108,7 @@ pub(super) const fn opt(
         services: &[],
         runtime: false,
         effective: false,
+        check: None,
     }
 }
 
@@ -134,6 +137,10 @@ impl OptionSpec {
         OptionSpec { runtime: true, ..self }
     }
 
+    pub(super) const fn checked(self, check: fn(&str) -> Result<(), String>) -> Self {
+        OptionSpec { check: Some(check), ..self }
+    }
+
     pub(super) const fn effective(self) -> Self {
         OptionSpec { effective: true, ..self }
     }
@@ -143,6 +150,9 @@ impl OptionSpec {
         let text = value::normalize(self.kind, raw).map_err(refuse)?;
         if !self.choices.is_empty() && !self.choices.contains(&text.as_str()) {
             return Err(refuse(format!("'{text}' is not one of the permitted values: {}", self.choices.join(", "))));
+        }
+        if let Some(check) = self.check {
+            check(&text).map_err(refuse)?;
         }
         let beyond = |bound: Option<&str>, outside: fn(f64, f64) -> bool| {
             let (bound, value) = (bound?.parse().ok()?, text.parse().ok()?);
@@ -236,6 +246,9 @@ mod tests {
         assert_eq!(size.normalize("3").unwrap(), "3");
         assert_eq!(size.normalize("11").unwrap_err().status, "error parsing value: Value '11' exceeds maximum 10");
         assert!(find("osd_op_queue").unwrap().normalize("fifo").is_err());
+        let rocksdb = find("bluestore_rocksdb_options").unwrap();
+        assert_eq!(rocksdb.normalize("write_buffer_size=64M,max_open_files=-1").unwrap(), "write_buffer_size=64M,max_open_files=-1");
+        assert!(rocksdb.normalize("write_buffer_size=64M,bogus=1").unwrap_err().status.contains("\"bogus\""));
     }
 
     #[test]

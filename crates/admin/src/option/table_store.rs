@@ -5,6 +5,7 @@
 
 use super::spec::OptType::*;
 use super::spec::{Level::*, OptionSpec, opt};
+use crate::rocksdb;
 
 #[rustfmt::skip]
 pub(super) const OPTIONS: &[OptionSpec] = &[
@@ -16,11 +17,11 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("rados_mon_op_timeout", Secs, Advanced, "0", "seconds a client waits for a monitor; 0 for ever").range("0", "").runtime(),
     opt("client_mount_timeout", Secs, Advanced, "300", "seconds a client tries to connect").of(&["mds_client"]).runtime(),
     opt("bluestore_block_size", Size, Dev, "107374182400", "bytes of a new OSD's data file").flags(&["create"]).effective(),
-    opt("bluestore_block_path", Str, Dev, "", "data file or device of a new OSD").flags(&["create"]),
-    opt("bluestore_block_db_path", Str, Dev, "", "where the database goes").flags(&["create"]),
-    opt("bluestore_block_wal_path", Str, Dev, "", "where the database's log goes").flags(&["create"]),
-    opt("bluestore_block_db_size", Uint, Dev, "0", "bytes of the database's device").flags(&["create"]),
-    opt("bluestore_block_wal_size", Size, Dev, "100663296", "bytes of the log's device").flags(&["create"]),
+    opt("bluestore_block_path", Str, Dev, "", "data file or device of a new OSD").flags(&["create"]).effective(),
+    opt("bluestore_block_db_path", Str, Dev, "", "where the database goes").flags(&["create"]).effective(),
+    opt("bluestore_block_wal_path", Str, Dev, "", "where the database's log goes").flags(&["create"]).effective(),
+    opt("bluestore_block_db_size", Uint, Dev, "0", "bytes that the database may take where it has a place of its own; 0 for all there are").flags(&["create"]).effective(),
+    opt("bluestore_block_wal_size", Size, Dev, "100663296", "bytes of the journal, where they are set; by default a 32nd of the data device, 64 MiB to 256 MiB").flags(&["create"]).effective(),
     opt("bluestore_min_alloc_size", Uint, Advanced, "0", "bytes of the smallest allocation; always 4096 here").flags(&["create"]),
     opt("bluestore_min_alloc_size_hdd", Size, Advanced, "4096", "the same for disks that turn").flags(&["create"]),
     opt("bluestore_min_alloc_size_ssd", Size, Advanced, "4096", "the same for others").flags(&["create"]),
@@ -42,15 +43,17 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("bluestore_compression_max_blob_size_hdd", Size, Advanced, "65536", "the same for disks that turn").runtime().effective(),
     opt("bluestore_compression_max_blob_size_ssd", Size, Advanced, "65536", "the same for others").runtime().effective(),
     opt("bluestore_debug_enforce_settings", Str, Dev, "default", "take the data device for a disk that turns or for flash, whatever it is").one_of(&["default", "hdd", "ssd"]).effective(),
-    opt("bluestore_rocksdb_options", Str, Advanced, "compression=kNoCompression,max_write_buffer_number=4,min_write_buffer_number_to_merge=1,recycle_log_file_num=4,write_buffer_size=268435456,writable_file_max_buffer_size=0,compaction_readahead_size=2097152,max_background_compactions=2,max_total_wal_size=1073741824", "options of the database, as RocksDB spells them").effective(),
-    opt("bluestore_rocksdb_options_annex", Str, Advanced, "", "and some more"),
+    opt("bluestore_rocksdb_options", Str, Advanced, "compression=kNoCompression,max_write_buffer_number=4,min_write_buffer_number_to_merge=1,recycle_log_file_num=4,write_buffer_size=268435456,writable_file_max_buffer_size=0,compaction_readahead_size=2097152,max_background_compactions=2,max_total_wal_size=1073741824", "options of the database, as RocksDB spells them, over its defaults here (docs/rocksdb.md)").checked(rocksdb::check).effective(),
+    opt("bluestore_rocksdb_options_annex", Str, Advanced, "", "and some more").checked(rocksdb::check).effective(),
+    opt("bluestore_rocksdb_cf", Bool, Advanced, "true", "apply what bluestore_rocksdb_cfs says of families").effective(),
+    opt("bluestore_rocksdb_cfs", Str, Dev, "m(3) p(3,0-12) O(3,0-13) L", "options of the database's families; their number is fixed").checked(rocksdb::check_families).effective(),
     opt("bluestore_default_buffered_read", Bool, Advanced, "true", "keep what was read").runtime(),
     opt("bluestore_default_buffered_write", Bool, Advanced, "false", "keep what was written").runtime(),
     opt("bluestore_throttle_bytes", Size, Advanced, "67108864", "bytes of writes under way").runtime(),
     opt("bluestore_throttle_deferred_bytes", Size, Advanced, "134217728", "bytes of deferred writes under way; by the device here until somebody sets it").runtime().effective(),
     opt("bluestore_fsck_on_mount", Bool, Dev, "false", "check the store at start").runtime(),
     opt("bluestore_fsck_on_mount_deep", Bool, Dev, "false", "and read everything").runtime(),
-    opt("bluestore_warn_on_bluefs_spillover", Bool, Advanced, "true", "warn of a database that outgrew its device").runtime(),
+    opt("bluestore_warn_on_bluefs_spillover", Bool, Advanced, "true", "warn of a database that outgrew its device").runtime().effective(),
     opt("bdev_aio_max_queue_depth", Int, Advanced, "1024", "requests a disk gets at once, at most").runtime().effective(),
     opt("bdev_enable_discard", Bool, Advanced, "false", "tell the disk of free space").runtime().effective(),
     opt("bdev_async_discard", Bool, Advanced, "false", "and do so later").runtime(),

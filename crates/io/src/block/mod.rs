@@ -170,7 +170,7 @@ pub(crate) fn open_direct(path: &Path) -> io::Result<(File, bool)> {
 }
 
 /// Locks the device for us.
-fn lock(file: &File) -> io::Result<()> {
+pub(crate) fn lock(file: &File) -> io::Result<()> {
     until_free(|e: &io::Error| e.kind() == io::ErrorKind::WouldBlock, || {
         // SAFETY: the descriptor is open for as long as `file` is borrowed.
         match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {

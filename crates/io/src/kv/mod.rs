@@ -9,11 +9,17 @@
 mod crc;
 mod flush;
 mod journal;
+mod moving;
 mod options;
+mod slow;
 mod tables;
 
 pub use flush::{Flushed, Flusher};
-pub use options::{OptionError, check_options};
+pub use admin::rocksdb::OptionError;
+pub use journal::Label as JournalLabel;
+pub use moving::{copy_database, copy_journal, sync_dir};
+pub use options::Tuning;
+pub use slow::{Slow, Usage, bytes_in};
 
 use crate::patience::until_free;
 use crate::sink::IoSink;
@@ -21,14 +27,15 @@ use bytes::Bytes;
 use flush::Log;
 use journal::Journal;
 use rocksdb::{
-    BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamilyDescriptor, DB, DBCompressionType, DBRawIterator, DBRecoveryMode,
+    BlockBasedIndexType, BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamilyDescriptor, CompactOptions, DB, DBCompressionType, DBPath, DBRawIterator, DBRecoveryMode,
     ErrorKind, Options, WriteBatch,
 };
 use std::ops::Bound;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use store::{IoId, Kv, KvBatch, KvError};
+use slow::Levels;
+use store::{IoId, Kv, KvBatch, KvError, KvSpace};
 use tables::Tables;
 use types::Errno;
 
@@ -51,31 +58,43 @@ pub enum Layout {
 #[derive(Debug, Clone)]
 pub struct RocksConfig {
     pub dir: PathBuf,
-    /// Directory for the log or journal, if it is to be on another device.
-    pub wal_dir: Option<PathBuf>,
+    /// An object store's journal, if it is not to be in `dir`: a file, or a block device.
+    pub journal: Option<PathBuf>,
+    /// Whose database it is, an OSD's uuid: a device that is somebody else's journal is refused.
+    pub owner: [u8; 16],
+    /// Where tables go that have no room in `dir`, where that is a small device.
+    pub slow: Option<Slow>,
     pub layout: Layout,
     /// Make the database if there is none: for mkfs. A daemon that runs has one, and an engine that finds its `CURRENT`
     /// gone would begin anew over what is left.
     pub create: bool,
-    /// `bluestore_rocksdb_options`: `name=value`, separated by commas or semicolons, over our own settings.
-    pub options: String,
+    /// What the operator has set, over our own settings.
+    pub tuning: Tuning,
     /// Budget of the block cache in bytes (index and filter blocks included).
     pub cache_bytes: usize,
     /// Budget of the memtables in bytes, over all families, full ones that wait for their flush included.
     pub memtable_bytes: usize,
     /// Bytes of an object store's journal when it is made, a multiple of 4096.
     pub journal_bytes: u64,
+    /// Count what the engine does: for measurements, it costs a little.
+    pub statistics: bool,
 }
 
 /// Enough for twice the deferred writes that a store lets wait.
-const JOURNAL_BYTES_MIN: u64 = 64 << 20;
+pub const JOURNAL_BYTES_MIN: u64 = 64 << 20;
 /// 30,000 small writes from checkpoint to checkpoint: as many as fill a memtable.
-const JOURNAL_BYTES_MAX: u64 = 256 << 20;
+pub const JOURNAL_BYTES_MAX: u64 = 256 << 20;
 
 /// How large a journal ought to be for a device of so many bytes.
 pub fn journal_bytes(device: u64) -> u64 {
     (device / 32 / 4096 * 4096).clamp(JOURNAL_BYTES_MIN, JOURNAL_BYTES_MAX)
 }
+
+/// Bytes that a device has for a journal; `None` if `path` is no device.
+pub fn journal_room(path: &Path) -> std::io::Result<Option<u64>> {
+    journal::device_room(path)
+}
+
 
 impl RocksConfig {
     /// An OSD's, or with `Layout::Plain` a monitor's, with budgets for a small node.
@@ -83,27 +102,33 @@ impl RocksConfig {
         let memtable_bytes = if layout == Layout::Plain { 16 << 20 } else { 48 << 20 };
         RocksConfig {
             dir: dir.into(),
-            wal_dir: None,
+            journal: None,
+            owner: [0; 16],
+            slow: None,
             layout,
             create: true,
-            options: String::new(),
+            tuning: Tuning::default(),
             cache_bytes: 16 << 20,
             memtable_bytes,
             journal_bytes: JOURNAL_BYTES_MIN,
+            statistics: false,
         }
+    }
+
+    /// Where an object store's journal is.
+    pub(crate) fn journal_path(&self) -> PathBuf {
+        self.journal.clone().unwrap_or_else(|| self.dir.join("journal"))
     }
 
     /// Bytes in memtables from which on a journal's checkpoint is due: while one is written, another is filled.
     fn memtable_bytes_max(&self) -> u64 {
-        options::write_buffer_size(&self.options).unwrap_or(self.memtable_bytes as u64 / 2)
+        self.tuning.gathered_bytes(self.layout).unwrap_or(self.memtable_bytes as u64 / 2)
     }
 }
 
 /// Why a database could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error(transparent)]
-    Option(#[from] OptionError),
     #[error("{0}: another process has it open (is the daemon running already?)")]
     InUse(PathBuf),
     #[error("{0}: no database, or a damaged one: its file CURRENT is missing")]
@@ -128,13 +153,17 @@ pub struct RocksKv {
     journal: Option<Journal>,
     flusher: Flusher,
     thread: Option<JoinHandle<()>>,
+    /// A database with a place of its own: where, and where the rest goes.
+    slow: Option<(PathBuf, Slow)>,
+    /// Where the engine counts, if it does.
+    counting: Option<Options>,
 }
 
 impl RocksKv {
     /// Opens a database, or makes an empty one. Flushes are answered through `sink`.
     pub fn open(config: &RocksConfig, sink: impl IoSink + 'static) -> Result<Self, OpenError> {
         crc::check();
-        let db = until_free(|e| matches!(e, OpenError::InUse(_)), || open_db(config))?;
+        let (db, options) = until_free(|e| matches!(e, OpenError::InUse(_)), || open_db(config))?;
         let tables = Tables::new(Arc::new(db), config.layout);
         let journal = if config.layout.has_journal() { Some(Journal::open(&tables, config)?) } else { None };
         let log = match &journal {
@@ -142,7 +171,8 @@ impl RocksKv {
             None => Log::Engine(tables.db.clone()),
         };
         let (flusher, thread) = Flusher::start(log, sink).map_err(OpenError::Thread)?;
-        Ok(RocksKv { tables, journal, flusher, thread: Some(thread) })
+        let slow = config.slow.clone().map(|slow| (config.dir.clone(), slow));
+        Ok(RocksKv { tables, journal, flusher, thread: Some(thread), slow, counting: config.statistics.then_some(options) })
     }
 
     /// For an event loop that sees to flushes itself.
@@ -156,6 +186,11 @@ impl RocksKv {
         self.tables.families().into_iter().filter_map(|cf| db.property_value_cf(cf, name).ok().flatten()).collect()
     }
 
+    /// Everything that the engine has counted, by its names; `None` if it was not told to.
+    pub fn statistics(&self) -> Option<String> {
+        self.counting.as_ref()?.get_statistics()
+    }
+
     /// Bytes of memory in memtables, what waits to get there, and block cache.
     pub fn memory(&self) -> u64 {
         let db = &self.tables.db;
@@ -163,6 +198,22 @@ impl RocksKv {
         let memtables = families.filter_map(|cf| db.property_int_value_cf(cf, "rocksdb.cur-size-all-mem-tables").ok().flatten());
         let gathered = self.journal.as_ref().map_or(0, Journal::memory);
         gathered + memtables.sum::<u64>() + db.property_int_value("rocksdb.block-cache-usage").ok().flatten().unwrap_or(0)
+    }
+
+    /// Compacts every family into the first levels that hold it, in the database's own place: after it has moved to one for which
+    /// levels are cut otherwise. With `rewrite` nothing stays in the slow place. Errors: the engine's; the database is as it was then.
+    pub fn fit_levels(&self, rewrite: bool) -> Result<(), KvError> {
+        let mut options = CompactOptions::default();
+        options.set_change_level(true);
+        options.set_target_level(-1);
+        options.set_exclusive_manual_compaction(true);
+        if rewrite {
+            options.set_bottommost_level_compaction(BottommostLevelCompaction::Force);
+        }
+        for family in self.tables.families() {
+            self.tables.db.compact_range_cf_opt(family, None::<&[u8]>, None::<&[u8]>, &options);
+        }
+        self.tables.check_background()
     }
 
     /// Up to `limit` pairs of a range, from its lower end or its upper: what the database has, and the journal's rows.
@@ -190,23 +241,50 @@ impl RocksKv {
     }
 }
 
-fn open_db(config: &RocksConfig) -> Result<DB, OpenError> {
+/// And the options that it was opened with.
+fn open_db(config: &RocksConfig) -> Result<(DB, Options), OpenError> {
     let cache = Cache::new_lru_cache(config.cache_bytes);
-    let db_options = || -> Result<Options, OptionError> {
+    let of_family = |name: &'static str| {
         let mut o = base_options(config, &cache);
-        options::apply(&config.options, &mut o)?;
+        config.tuning.apply(name, &mut o);
         if config.layout.has_journal() {
             leave_flushes_to_the_journal(config, &mut o);
         }
-        Ok(o)
+        o
     };
-    let families = config.layout.families().iter().map(|name| Ok(ColumnFamilyDescriptor::new(*name, db_options()?)));
-    let families = families.collect::<Result<Vec<_>, OptionError>>()?;
-    let mut db_options = db_options()?;
-    if let Some(dir) = &config.wal_dir {
-        db_options.set_wal_dir(dir);
+    let families = config.layout.families().iter().map(|name| ColumnFamilyDescriptor::new(*name, of_family(name)));
+    let mut of_database = of_family("default");
+    config.tuning.apply_to_database(&mut of_database).map_err(|e| open_error(config, e))?;
+    if config.layout.has_journal() {
+        leave_flushes_to_the_journal(config, &mut of_database);
     }
-    DB::open_cf_descriptors(&db_options, &config.dir, families).map_err(|e| open_error(config, e))
+    if config.statistics {
+        of_database.enable_statistics();
+    }
+    if let Some(slow) = &config.slow {
+        let path = |dir: &PathBuf, bytes| DBPath::new(dir, bytes).map_err(|e| open_error(config, e));
+        of_database.set_db_paths(&[path(&config.dir, levels(config, slow).target)?, path(&slow.dir, u64::MAX / 2)?]);
+    }
+    let db = DB::open_cf_descriptors(&of_database, &config.dir, families).map_err(|e| open_error(config, e))?;
+    if config.tuning.compact_on_mount() {
+        compact(&db, config.layout);
+    }
+    Ok((db, of_database))
+}
+
+fn compact(db: &DB, layout: Layout) {
+    for family in layout.families().iter().filter_map(|name| db.cf_handle(name)) {
+        db.compact_range_cf(family, None::<&[u8]>, None::<&[u8]>);
+    }
+}
+
+/// How levels are cut where the database has a place of its own, and the journal may be in it.
+fn levels(config: &RocksConfig, slow: &Slow) -> Levels {
+    let beside = match &config.journal {
+        Some(_) => 0,
+        None => std::fs::metadata(config.journal_path()).map_or(config.journal_bytes, |m| m.len()),
+    };
+    Levels::of(slow.room, beside)
 }
 
 impl Layout {
@@ -243,6 +321,7 @@ fn leave_flushes_to_the_journal(config: &RocksConfig, o: &mut Options) {
     o.set_memtable_prefix_bloom_ratio(MEMTABLE_BLOOM_RATIO * config.memtable_bytes_max() as f64 / NEVER as f64);
     o.set_arena_block_size(256 << 10);
     o.set_atomic_flush(true);
+    o.set_min_write_buffer_number_to_merge(1);
     o.set_enable_pipelined_write(false);
     o.set_recycle_log_file_num(0);
 }
@@ -290,6 +369,14 @@ fn base_options(config: &RocksConfig, cache: &Cache) -> Options {
     o.set_level_zero_file_num_compaction_trigger(8);
     o.set_max_background_jobs(2);
     o.set_max_open_files(512);
+    if let Some(slow) = &config.slow {
+        let levels = levels(config, slow);
+        // The one does not go with the other.
+        o.set_level_compaction_dynamic_level_bytes(false);
+        o.set_max_bytes_for_level_base(levels.base);
+        o.set_max_bytes_for_level_multiplier(slow::MULTIPLIER as f64);
+        o.set_target_file_size_base(levels.table);
+    }
     o.set_bytes_per_sync(1 << 20);
     o.set_keep_log_file_num(2);
     o.set_max_log_file_size(4 << 20);
@@ -332,6 +419,12 @@ impl Kv for RocksKv {
 
     fn flush_sync(&mut self) -> Result<(), KvError> {
         self.flusher.flush_now()
+    }
+
+    fn space(&self) -> Option<KvSpace> {
+        let (dir, slow) = self.slow.as_ref()?;
+        let Usage { used, room, spilled } = slow.usage(dir);
+        Some(KvSpace { used, total: room, spilled })
     }
 
     fn approximate_size(&self, from: &[u8], to: &[u8]) -> u64 {
@@ -497,13 +590,11 @@ mod tests {
     fn ceph_s_own_option_string_is_accepted_and_unknown_options_are_named() {
         let dir = crate::TempDir::new("kv-options");
         let mut config = RocksConfig::new(dir.path(), Layout::ObjectStore);
-        config.options = "compression=kNoCompression,max_write_buffer_number=4,min_write_buffer_number_to_merge=1,\
-            recycle_log_file_num=4,write_buffer_size=268435456,writable_file_max_buffer_size=0,\
-            compaction_readahead_size=2097152,max_background_compactions=2,max_total_wal_size=1073741824"
-            .into();
+        let stock = admin::option::find("bluestore_rocksdb_options").unwrap().default;
+        let families = "m(3) p(3,0-12) O(3,0-13)=block_cache={type=binned_lru} L=min_write_buffer_number_to_merge=32 P";
+        config.tuning = Tuning::parse(stock, "compaction_threads=4,compact_on_mount=true", families).unwrap();
         assert!(RocksKv::open(&config, channel().0).is_ok());
-        config.options = "compression=kNoCompression,no_such_thing=4".into();
-        let Err(e) = RocksKv::open(&config, channel().0) else { panic!("accepted") };
+        let e = Tuning::parse("compression=kNoCompression,no_such_thing=4", "", "").unwrap_err();
         assert!(e.to_string().contains("no_such_thing"), "{e}");
     }
 }

@@ -23,6 +23,9 @@ mod rows;
 use super::tables::Tables;
 use super::{OpenError, RocksConfig, kv_error_io, locked};
 use bytes::Bytes;
+pub use file::Label;
+pub(super) use file::device_room;
+pub(super) use ring::PAGE;
 use file::RingFile;
 use gathered::Gathered;
 use ring::{HEADER, Kind, Place, Reader, Writer};
@@ -112,7 +115,7 @@ impl Journal {
     /// Opens the journal of a database, and applies what the database does not have yet; makes one for a database that has
     /// none. Errors: see `OpenError`; one that is damaged where it was durable is refused.
     pub fn open(tables: &Tables, config: &RocksConfig) -> Result<Self, OpenError> {
-        let path = config.wal_dir.as_ref().unwrap_or(&config.dir).join("journal");
+        let path = config.journal_path();
         let io = |source| OpenError::Journal { path: path.clone(), source };
         let kv = |source| OpenError::Kv { dir: config.dir.clone(), source };
         let root = tables.root().map_err(kv)?;
@@ -127,7 +130,7 @@ impl Journal {
         let memtable_bytes_max = config.memtable_bytes_max();
         let Some(root) = root else {
             let first = Place { pos: 0, seq: 1, run: run()? };
-            let medium = RingFile::create(&path, config.journal_bytes).map_err(io)?;
+            let medium = RingFile::create(&path, config.journal_bytes, config.owner).map_err(io)?;
             let writer = Writer::start(medium, config.journal_bytes, first, run()?).map_err(io)?;
             let mut this = Journal::new(writer, rows, 0, memtable_bytes_max);
             this.checkpoint(tables, Spill::Old, true).map_err(kv)?;
@@ -136,9 +139,9 @@ impl Journal {
         let mut gathered = Gathered::default();
         let mut replay =
             Replay { tables, rows: &mut rows, gathered: &mut gathered, applied: root.applied, bytes: 0, last: root.start };
-        let next = replay.run(&path, &root)?;
+        let next = replay.run(&path, &root, config.owner)?;
         let (last, replayed) = (replay.last, replay.bytes);
-        let medium = RingFile::open(&path).map_err(io)?;
+        let medium = RingFile::open(&path, root.size, config.owner).map_err(io)?;
         let mut tail = root.start.pos;
         if next.pos - tail > root.size / 8 * DUE_FROM {
             // Whoever is killed again and again as he starts must not fill the ring with beginnings.
@@ -365,6 +368,11 @@ impl Shared {
     }
 }
 
+/// Makes an empty ring, of which nothing is to be read.
+pub(super) fn make(path: &Path, size: u64, owner: [u8; 16]) -> std::io::Result<()> {
+    RingFile::create(path, size, owner).map(drop)
+}
+
 /// Applies a batch to rows, what is gathered, and memtables, and returns what it takes in these. `place`: from where on the
 /// journal has it; if `None`, the database takes its rows too.
 fn apply(
@@ -486,10 +494,10 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     /// Applies what is missing; returns where the next frame goes.
-    fn run(&mut self, path: &Path, root: &Root) -> Result<Place, OpenError> {
+    fn run(&mut self, path: &Path, root: &Root, owner: [u8; 16]) -> Result<Place, OpenError> {
         let io = |source| OpenError::Journal { path: path.into(), source };
         let damaged = |frame, why| OpenError::JournalDamaged { path: path.into(), frame, why };
-        let medium = RingFile::open_to_read(path, root.size).map_err(io)?;
+        let medium = RingFile::open_to_read(path, root.size, owner).map_err(io)?;
         let mut reader = Reader::new(medium, root.size, root.start);
         while let Some(frame) = reader.read().map_err(io)? {
             self.last = frame.place;
@@ -523,3 +531,11 @@ impl Replay<'_> {
 
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod place_tests;
+
+/// The same database in another place.
+#[cfg(test)]
+fn config_at(config: &RocksConfig, dir: std::path::PathBuf, journal: Option<std::path::PathBuf>) -> RocksConfig {
+    RocksConfig { dir, journal, ..config.clone() }
+}

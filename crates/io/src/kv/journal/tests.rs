@@ -213,7 +213,7 @@ fn open(dir: &Path) -> Result<RocksKv, OpenError> {
 
 /// What a killed process leaves: the files as they are. Checkpoints are waited for, so that none is copied in the middle
 /// of one; the copies of files that were being written are of no more interest.
-fn image(kv: &mut RocksKv, from: &Path, to: &Path) {
+pub(super) fn image(kv: &mut RocksKv, from: &Path, to: &Path) {
     let journal = kv.journal.as_mut().unwrap();
     while journal.checkpoint.is_some_and(|root| kv.tables.root_on_disk().unwrap() != Some(root)) {
         std::thread::sleep(PAUSE);
