@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/dist/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full fuzz dencoder msgr-stock test-clients bench bench-recovery replace networks chaos chaos-short linearizability sim sim-seeds mutants
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart scrub full memory fuzz dencoder msgr-stock test-clients bench bench-recovery replace networks chaos chaos-short linearizability sim sim-seeds mutants
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -62,6 +62,10 @@ restart: build
 scrub: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/scrub.py
 
+# Control groups that limit memory.
+memory: build
+	tests/clients/memory.py --bin $(BIN)
+
 # Disks and pools that fill up.
 full: build
 	SIZE=512M tests/clients/on_fresh_cluster $(BIN) tests/clients/full.py --bin $(BIN)
@@ -104,7 +108,7 @@ sim-seeds: sim
 mutants: linearizability
 	CACHE=$(CACHE) scripts/mutants $(NAMES)
 
-test: lint unit clients checks script wrong restart replace networks chaos-short sim-seeds scrub full fuzz
+test: lint unit clients checks script wrong restart replace networks chaos-short sim-seeds scrub full memory fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps

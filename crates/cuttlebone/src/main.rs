@@ -7,6 +7,7 @@ mod config;
 mod daemon;
 mod flags;
 mod log;
+mod memory;
 mod metadata;
 mod mgr;
 mod mon;

@@ -219,6 +219,7 @@ fn node_config(config: &DaemonConfig, home: &Home, bound: Bound, fsid: Uuid, cla
         device_class: class.to_owned(),
         crush_location: crush_location(config),
         limits: osd::ops::Limits::default(),
+        memory: crate::memory::of_host(),
         log_entries_max: 500,
         options: Some(options),
     };

@@ -4,12 +4,13 @@
 //! is *said* of it waits for `Committed`.
 //! Why not an effect: a turn often submits two writes to one object, and the second one is planned on the first.
 
+use admin::perf::PerfCounters;
 use bytes::Bytes;
 use denc::BString;
 use qos::{Class, DeviceModel, Share};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use store::{BlockDev, Kv, ObjectStat, ReadFlags, ReadId, StatFs, Store, Transaction, TxcId};
+use store::{BlockDev, Kv, Memory, ObjectStat, ReadFlags, ReadId, StatFs, Store, StoreMemory, Transaction, TxcId};
 use types::{Errno, HObject, Now, ShardPgId};
 
 /// See `store::Store` for what each call promises.
@@ -17,6 +18,7 @@ use types::{Errno, HObject, Now, ShardPgId};
 pub trait Disk {
     fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
     fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
+    fn submit_as(&mut self, now: Now, txc: TxcId, txn: Transaction, class: Class) -> Result<(), Errno>;
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags);
     fn stat(&mut self, coll: ShardPgId, obj: &HObject) -> Result<ObjectStat, Errno>;
     fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno>;
@@ -35,6 +37,10 @@ pub trait Disk {
     fn set_share(&mut self, now: Now, class: Class, share: Share);
     /// See `Store::device`.
     fn device(&self) -> &DeviceModel;
+    fn set_memory(&mut self, memory: Memory);
+    fn memory(&self) -> StoreMemory;
+    fn drop_caches(&mut self);
+    fn perf(&mut self) -> Vec<&mut PerfCounters>;
 }
 
 /// Keys with their values, ascending.
@@ -46,6 +52,9 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     }
     fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
         Store::submit_bulk(self, now, txc, txn)
+    }
+    fn submit_as(&mut self, now: Now, txc: TxcId, txn: Transaction, class: Class) -> Result<(), Errno> {
+        Store::submit_as(self, now, txc, txn, class)
     }
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) {
         Store::read(self, id, coll, obj, off, len, flags);
@@ -97,5 +106,17 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     }
     fn device(&self) -> &DeviceModel {
         Store::device(self)
+    }
+    fn set_memory(&mut self, memory: Memory) {
+        Store::set_memory(self, memory);
+    }
+    fn memory(&self) -> StoreMemory {
+        Store::memory(self)
+    }
+    fn drop_caches(&mut self) {
+        Store::drop_caches(self);
+    }
+    fn perf(&mut self) -> Vec<&mut PerfCounters> {
+        Store::perf(self)
     }
 }

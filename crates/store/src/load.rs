@@ -10,6 +10,7 @@ use types::Errno;
 impl<D: BlockDev, K: Kv> Store<D, K> {
     /// The onode as the database has it; one that does not exist if it has none.
     pub(crate) fn load_onode(&mut self, key: &[u8]) -> Result<Box<Onode>, Errno> {
+        self.perf.onode_missed();
         let value = self.kv.get(key);
         match self.kv_ok(value)? {
             None => Ok(Box::new(Onode { complete: true, ..Onode::default() })),
