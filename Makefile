@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/dist/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart balance scrub compression full devices fuzz dencoder msgr-stock test-clients bench bench-recovery replace networks chaos chaos-short linearizability sim sim-seeds mutants
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart balance scrub compression full memory devices fuzz dencoder msgr-stock test-clients bench bench-recovery replace networks chaos chaos-short linearizability sim sim-seeds mutants
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -70,6 +70,9 @@ scrub: build
 # Pools that compress, checksums of all types, and what devices are taken for.
 compression: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/compression.py --bin $(BIN)
+# Control groups that limit memory.
+memory: build
+	tests/clients/memory.py --bin $(BIN)
 
 # Disks and pools that fill up.
 full: build
@@ -117,7 +120,7 @@ sim-seeds: sim
 mutants: linearizability
 	CACHE=$(CACHE) scripts/mutants $(NAMES)
 
-test: lint unit clients checks script wrong restart replace networks chaos-short sim-seeds balance scrub compression full devices fuzz
+test: lint unit clients checks script wrong restart replace networks chaos-short sim-seeds balance scrub compression full memory devices fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps

@@ -273,6 +273,89 @@ def tell_osd(c):
     match(r"EINVAL|ENOENT|ENXIO", c.ceph("tell", "osd.99", "version", rc=None)[1])
 
 @test
+def osd_figures(c):
+    c.ceph("osd", "pool", "create", "figures", "8")
+    data = c.work + "/figures.bin"
+    open(data, "wb").write(b"x" * 5000)
+    c.rados("-p", "figures", "put", "measured", c.path("figures.bin"))
+    c.rados("-p", "figures", "get", "measured", c.path("figures.out"))
+    osd = "osd.%d" % c.json("osd", "map", "figures", "measured")["acting_primary"]
+    perf = c.json("tell", osd, "perf", "dump")
+    has_keys(perf, "osd bluestore rocksdb bluefs bluestore-pricache AsyncMessenger::Worker-0 throttle-osd_client_bytes", "perf dump")
+    has_keys(perf["osd"], "op_latency op_process_latency op_prepare_latency op_r_latency op_w_latency op_w_process_latency op_rw subop_w_latency "
+             "subop_push_latency recovery_ops numpg", "perf dump osd")
+    check(perf["osd"]["op_w"] >= 1 and perf["osd"]["op_w_in_bytes"] >= 5000 and perf["osd"]["op_r_out_bytes"] >= 5000, "reads and writes are counted")
+    has_keys(perf["osd"]["op_w_latency"], "avgcount sum avgtime", "op_w_latency")
+    has_keys(perf["bluestore"], "kv_flush_lat kv_commit_lat kv_sync_lat state_aio_wait_lat commit_lat throttle_lat bluestore_allocated bluestore_stored "
+             "onode_hits onode_misses bluestore_write_small bluestore_write_big bluestore_txc", "perf dump bluestore")
+    has_keys(perf["bluefs"], "db_total_bytes db_used_bytes wal_total_bytes wal_used_bytes slow_total_bytes slow_used_bytes", "perf dump bluefs")
+    equal(list(c.json("tell", osd, "perf", "dump", "osd", "op_w")["osd"]), ["op_w"], "perf dump LOGGER COUNTER")
+    has_keys(c.json("tell", osd, "perf", "schema")["osd"]["op_w_latency"], "type metric_type value_type description nick priority units", "perf schema")
+    h = c.json("tell", osd, "perf", "histogram", "dump", "osd")["osd"]
+    has_keys(h, "op_r_latency_out_bytes_histogram op_w_latency_in_bytes_histogram op_rw_latency_in_bytes_histogram", "perf histogram dump")
+    writes = h["op_w_latency_in_bytes_histogram"]
+    equal([(a["name"], a["quant_size"], a["buckets"], len(a["ranges"])) for a in writes["axes"]],
+          [("Latency (usec)", 100000, 32, 32), ("Request size (bytes)", 512, 32, 32)], "its axes")
+    check(sum(row[5] for row in writes["values"]) >= 1, "a write of 5000 bytes is counted where it belongs")
+    has_keys(c.json("tell", osd, "perf", "histogram", "schema")["osd"], "op_w_latency_in_bytes_histogram", "perf histogram schema")
+    equal(c.json("tell", osd, "perf", "reset", "nope"), {"error": "Not find: nope"}, "perf reset")
+    m = c.json("tell", osd, "dump_mempools")["mempool"]
+    equal(len(m["by_pool"]), 29, "dump_mempools")
+    has_keys(m["by_pool"], "bluestore_cache_onode bluestore_cache_data osd_pglog osdmap buffer_anon", "dump_mempools")
+    check(m["by_pool"]["osd_pglog"]["items"] >= 1 and m["total"]["bytes"] > 0, "memory is counted")
+    has_keys(c.json("tell", osd, "cache", "status"), "object_ctx bluestore_onode bluestore_buffers", "cache status")
+    c.ceph("tell", osd, "cache", "drop")
+    match(r"^\d+\.\d+\.\d+", c.json("tell", osd, "version")["version"], "tell version")
+    has_keys(c.json("tell", osd, "status"), "cluster_fsid osd_fsid whoami state oldest_map newest_map num_pgs", "tell status")
+
+@test
+def stages_of_operations(c):
+    osd = c.json("osd", "map", "figures", "measured")["acting_primary"]
+    ops = c.json("tell", "osd.%d" % osd, "dump_historic_ops")["ops"]
+    op = next(o for o in ops if o["description"].startswith("osd_op(") and "measured" in o["description"] and "ondisk+write" in o["description"])
+    has_keys(op, "description initiated_at age duration type_data", "a finished operation")
+    has_keys(op["type_data"], "flag_point client_info events", "its type_data")
+    names = [e["event"] for e in op["type_data"]["events"]]
+    order = ["initiated", "throttled", "header_read", "all_read", "dispatched", "queued_for_pg", "reached_pg", "started"]
+    equal(list(dict.fromkeys(n for n in names if n in order)), order, "the stages on its way")
+    check(any(n.startswith("waiting for subops from ") for n in names), "it waited for its copies: %s" % names)
+    equal((names.count("op_commit"), names.count("sub_op_commit_rec"), names[-2:]), (1, 2, ["commit_sent", "done"]), "and its end")
+    equal(op["type_data"]["flag_point"], "commit sent; apply or cleanup", "flag_point")
+    other = next(o for o in range(3) if o != osd)
+    repops = [o for o in c.json("tell", "osd.%d" % other, "dump_historic_ops")["ops"] if o["description"].startswith("osd_repop(client.")]
+    check(repops and repops[0]["type_data"]["events"][-2]["event"] == "commit_sent", "replicas' parts are shown too")
+    for command, keys in (("dump_ops_in_flight", "ops num_ops"), ("dump_blocked_ops", "ops complaint_time num_blocked_ops"),
+                          ("dump_historic_ops_by_duration", "size duration ops"), ("dump_historic_slow_ops", "Ops")):
+        has_keys(c.json("tell", "osd.0", command), keys, command)
+
+@test
+def bench_within_limits(c):
+    b = c.json("tell", "osd.0", "bench", "12288000", "4096", "4194304", "10")
+    equal((b["bytes_written"], b["blocksize"]), (12288000, 4096), "bench with objects")
+    for args, why in (
+        (["1073741824", "4096"], "'count' values greater than 12288000 for a block size of 4 KiB, assuming 100 IOPS, for 30 seconds, can cause ill "
+         "effects on osd.  Please adjust 'osd_bench_small_size_max_iops' with a higher value if you wish to use a higher 'count'."),
+        (["1000000000000", "4194304"], "'count' values greater than 3145728000 for a block size of 4 MiB, assuming 100 MiB/s, for 30 seconds, can "
+         "cause ill effects on osd.  Please adjust 'osd_bench_large_size_max_throughput' with a higher value if you wish to use a higher 'count'."),
+        (["100000000", "134217728"], "block 'size' values are capped at 64 MiB. If you wish to use a higher value, please adjust 'osd_bench_max_block_size'"),
+    ):
+        _, err = c.ceph("tell", "osd.0", "bench", *args, rc=22)
+        check(why in err, "bench %s: %s" % (args, err))
+
+@test
+def pg_tables(c):
+    match(r"^PG +OBJECTS +DEGRADED ", c.ceph("pg", "ls-by-pool", "figures")[0], "pg ls-by-pool")
+    has_keys(c.json("pg", "dump_json", "osds")["pg_map"], "pg_stats osd_stats pool_stats", "pg dump_json shows all")
+    match("^dumped osds,pools$", c.ceph("pg", "dump", "pools", "osds")[1], "pg dump says what, in order")
+    equal(list(c.json("pg", "dump", "summary", "osds")), ["pg_ready", "pg_map"], "a summary is alone")
+    match("available choices: stale\\+creating\\+active", c.ceph("pg", "ls", "foo", rc=22)[1], "pg ls of no state")
+    equal(c.json("pg", "ls", "incomplete"), {"pg_ready": True}, "pg ls of none")
+    match("osd 99 is not up", c.ceph("pg", "ls-by-osd", "99", rc=11)[1], "pg ls-by-osd of nobody")
+    has_keys(c.json("osd", "perf")["osdstats"]["osd_perf_infos"][0]["perf_stats"], "commit_latency_ms apply_latency_ms commit_latency_ns", "osd perf")
+    match(r"^avg [\d.]+\nstddev ", c.ceph("osd", "utilization")[0], "osd utilization")
+    c.ceph("osd", "pool", "rm", "figures", "figures", "--yes-i-really-really-mean-it")
+
+@test
 def wrong_input(c):
     match(r"no valid command|EINVAL", c.ceph("osd", "frobnicate", rc=22)[1])
     bad = c.work + "/bad.keyring"

@@ -4,6 +4,10 @@
 //! is atomic, for a daemon's cores run on one thread.
 //! Upstream: src/common/perf_counters.{h,cc}.
 
+mod histogram;
+
+pub use histogram::Histogram;
+
 use crate::json::JsonWriter;
 use std::collections::BTreeMap;
 use types::msg::internal::PerfValue;
@@ -85,10 +89,24 @@ impl CounterSpec {
     }
 }
 
+/// A table of counters with an enum of their indexes: `counters! { Index SPECS: OpWip "op_wip" Gauge "what it counts"; ... }`.
+#[macro_export]
+macro_rules! counters {
+    ($enum:ident $specs:ident: $($index:ident $name:literal $kind:ident $text:literal $(, $more:ident($($arg:expr),*))*;)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[derive(Clone, Copy)]
+        enum $enum { $($index),* }
+        const $specs: &[$crate::perf::CounterSpec] =
+            &[$($crate::perf::CounterSpec::new($name, $crate::perf::Kind::$kind, $text)$(.$more($($arg),*))*),*];
+    };
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Cell {
     value: u64,
     count: u64,
+    /// Of what is kept elsewhere: value and count at the last reset.
+    base: (u64, u64),
 }
 
 /// The counters of one logger.
@@ -97,12 +115,37 @@ pub struct PerfCounters {
     name: String,
     specs: &'static [CounterSpec],
     cells: Vec<Cell>,
+    histograms: Vec<Histogram>,
 }
 
 impl PerfCounters {
     /// A logger `name` with counters all zero; `specs`' order is that of the indexes below.
     pub fn new(name: &str, specs: &'static [CounterSpec]) -> Self {
-        PerfCounters { name: name.into(), specs, cells: vec![Cell::default(); specs.len()] }
+        PerfCounters { name: name.into(), specs, cells: vec![Cell::default(); specs.len()], histograms: Vec::new() }
+    }
+
+    /// The same with histograms.
+    pub fn with_histograms(self, histograms: Vec<Histogram>) -> Self {
+        PerfCounters { histograms, ..self }
+    }
+
+    /// The histogram with this index.
+    pub fn histogram(&mut self, index: usize) -> Option<&mut Histogram> {
+        self.histograms.get_mut(index)
+    }
+
+    /// Sets a count that is kept elsewhere, where no reset is known: what it was at the last one is taken off.
+    pub fn mirror(&mut self, index: usize, total: u64) {
+        if let Some(cell) = self.cells.get_mut(index) {
+            cell.value = total.saturating_sub(cell.base.0);
+        }
+    }
+
+    /// Sets a mean that is kept elsewhere: how many and their sum, since the start.
+    pub fn mirror_mean(&mut self, index: usize, count: u64, sum: u64) {
+        if let Some(cell) = self.cells.get_mut(index) {
+            (cell.count, cell.value) = (count.saturating_sub(cell.base.1), sum.saturating_sub(cell.base.0));
+        }
     }
 
     /// Adds one.
@@ -151,9 +194,10 @@ impl PerfCounters {
     pub fn reset(&mut self) {
         for (spec, cell) in self.specs.iter().zip(&mut self.cells) {
             if spec.kind != Kind::Gauge {
-                *cell = Cell::default();
+                *cell = Cell { base: (cell.base.0 + cell.value, cell.base.1 + cell.count), ..Cell::default() };
             }
         }
+        self.histograms.iter_mut().for_each(Histogram::reset);
     }
 
     /// Values for the manager, as `logger.counter`.
@@ -169,15 +213,21 @@ impl PerfCounters {
 
     fn dump(&self, w: &mut JsonWriter, only: Option<&str>) {
         w.object(&self.name);
-        for (spec, cell) in self.specs.iter().zip(&self.cells).filter(|(s, _)| only.is_none_or(|o| o == s.name)) {
+        for (spec, cell) in self.specs.iter().zip(&self.cells).filter(|(s, _)| only.is_none_or(|o| o.is_empty() || o == s.name)) {
             dump_one(w, spec, *cell);
         }
         w.end();
     }
 
+    fn histograms(&self, w: &mut JsonWriter, only: Option<&str>, each: impl Fn(&Histogram, &mut JsonWriter)) {
+        w.object(&self.name);
+        self.histograms.iter().filter(|h| only.is_none_or(|o| o.is_empty() || o == h.name)).for_each(|h| each(h, w));
+        w.end();
+    }
+
     fn schema(&self, w: &mut JsonWriter, only: Option<&str>) {
         w.object(&self.name);
-        for spec in self.specs.iter().filter(|s| only.is_none_or(|o| o == s.name)) {
+        for spec in self.specs.iter().filter(|s| only.is_none_or(|o| o.is_empty() || o == s.name)) {
             w.object(spec.name).raw("type", &spec.kind.bits().to_string());
             w.string("metric_type", if spec.kind == Kind::Counter { "counter" } else { "gauge" });
             w.string("value_type", value_type(spec.kind)).string("description", spec.description);
@@ -226,9 +276,22 @@ pub fn schema(loggers: &[&PerfCounters], logger: Option<&str>, counter: Option<&
     print(loggers, logger, pretty, |l, w| l.schema(w, counter))
 }
 
+/// `perf histogram dump [logger] [counter]`: loggers without histograms are there, and empty.
+pub fn histogram_dump(loggers: &[&PerfCounters], logger: Option<&str>, counter: Option<&str>, pretty: bool) -> String {
+    print(loggers, logger, pretty, |l, w| l.histograms(w, counter, Histogram::dump))
+}
+
+/// `perf histogram schema [logger] [counter]`.
+pub fn histogram_schema(loggers: &[&PerfCounters], logger: Option<&str>, counter: Option<&str>, pretty: bool) -> String {
+    print(loggers, logger, pretty, |l, w| l.histograms(w, counter, Histogram::schema))
+}
+
+/// In the order of the loggers' names.
 fn print(loggers: &[&PerfCounters], only: Option<&str>, pretty: bool, each: impl Fn(&PerfCounters, &mut JsonWriter)) -> String {
     let mut w = JsonWriter::new(pretty);
     w.object("");
+    let mut loggers = loggers.to_vec();
+    loggers.sort_by_key(|l| l.name.clone());
     for l in loggers.iter().filter(|l| only.is_none_or(|o| o.is_empty() || o == l.name)) {
         each(l, &mut w);
     }
@@ -284,5 +347,24 @@ mod tests {
         let mut c = counters();
         c.reset();
         assert_eq!((c.get(0), c.get(2)), (0, 7));
+    }
+
+    #[test]
+    fn what_is_counted_elsewhere_is_counted_from_the_last_reset_on() {
+        let mut c = counters();
+        c.mirror(0, 10);
+        assert_eq!(c.get(0), 10);
+        c.reset();
+        c.mirror(0, 15);
+        assert_eq!(c.get(0), 5);
+        c.reset();
+        c.mirror(0, 16);
+        assert_eq!(c.get(0), 1);
+    }
+
+    #[test]
+    fn loggers_are_in_the_order_of_their_names() {
+        let (a, b) = (PerfCounters::new("b", SPECS), PerfCounters::new("a", SPECS));
+        assert_eq!(histogram_dump(&[&a, &b], None, None, false), r#"{"a":{},"b":{}}"#);
     }
 }

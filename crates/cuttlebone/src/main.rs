@@ -9,6 +9,7 @@ mod daemon;
 mod flags;
 mod log;
 mod measure;
+mod memory;
 mod metadata;
 mod mgr;
 mod mon;

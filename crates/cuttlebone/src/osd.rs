@@ -300,6 +300,7 @@ fn node_config(
         device_class: home.read("crush_device_class").unwrap_or_else(|_| kind.class.to_owned()),
         crush_location: crush_location(config),
         limits: osd::ops::Limits::default(),
+        memory: crate::memory::of_host(),
         log_entries_max: 500,
         options: Some(options),
     };

@@ -236,8 +236,8 @@ impl EventLoop {
             if heap.is_time(self.world.now.mono) {
                 self.world.sockets.give_back_unused();
                 self.devices.iter().for_each(DevEvents::give_back_unused);
-                let too_much = node.fit_memory(heap::resident());
-                if heap.is_due(self.world.sockets.traffic()) || too_much && heap.may_hurry(self.world.now.mono) {
+                let pressure = node.fit_memory(heap::resident());
+                if heap.is_due(self.world.sockets.traffic()) || heap.may_hurry(self.world.now.mono, pressure) {
                     Heap::trim();
                 }
             }

@@ -4,6 +4,7 @@
 //! fifth of a daemon's memory. Giving it back costs some milliseconds, so it waits until nobody is served.
 
 use std::time::Duration;
+use store::Pressure;
 use types::Mono;
 
 /// How often the traffic is looked at.
@@ -13,8 +14,10 @@ const QUIET_BYTES: u64 = 256 << 10;
 /// Traffic after which there is something to give back, in bytes.
 const BUSY_BYTES: u64 = 16 << 20;
 
-/// Between two times that memory is given back while somebody is served.
+/// Between two times that memory is given back while somebody is served: when the process has more than it should, and when it
+/// has much more.
 const HURRY: Duration = Duration::from_secs(60);
+const GREAT_HURRY: Duration = Duration::from_secs(3);
 
 /// Bytes of memory that this process has; 0 if the kernel does not say.
 pub(crate) fn resident() -> u64 {
@@ -56,8 +59,13 @@ impl Heap {
     }
 
     /// True if memory may be given back though somebody is served.
-    pub fn may_hurry(&mut self, now: Mono) -> bool {
-        let may = now >= self.hurried + HURRY;
+    pub fn may_hurry(&mut self, now: Mono, pressure: Pressure) -> bool {
+        let pause = match pressure {
+            Pressure::None => return false,
+            Pressure::Some => HURRY,
+            Pressure::Much => GREAT_HURRY,
+        };
+        let may = now >= self.hurried + pause;
         if may {
             self.hurried = now;
         }
@@ -89,5 +97,13 @@ mod tests {
         assert!(!at(9000, 21 << 20), "a little is not worth it");
         assert!(!at(10_000, 40 << 20));
         assert!(at(11_000, 40 << 20));
+    }
+
+    #[test]
+    fn who_has_much_too_much_gives_back_more_often() {
+        let mut heap = Heap::default();
+        let mut may = |s: u64, pressure| heap.may_hurry(Mono(s * 1_000_000_000), pressure);
+        assert!(!may(100, Pressure::None) && may(100, Pressure::Some));
+        assert!(!may(110, Pressure::Some) && may(110, Pressure::Much) && !may(111, Pressure::Much) && may(114, Pressure::Much));
     }
 }

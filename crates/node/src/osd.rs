@@ -19,7 +19,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Duration;
-use store::{BlockDev, IoId, Kv, Store};
+use store::{BlockDev, IoId, Kv, Pressure, Store};
 use types::msg::internal_osd::OsdPing;
 use types::msg::{MCommand, MCommandReply, Message, RawMessage};
 use types::{AddrVec, EntityAddr, EntityKind, Errno, Mono, Now, OsdId, features};
@@ -399,6 +399,15 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
     }
 
     fn run_command(&mut self, now: Now, id: u64, command: Result<Command, admin::CommandError>) {
+        let (totals, open) = (self.endpoint.totals(), self.endpoint.session_count());
+        self.osd.note_traffic(osd::Traffic {
+            received: totals.received,
+            sent: totals.sent,
+            bytes_received: totals.bytes_received,
+            bytes_sent: totals.bytes_sent,
+            created: totals.connections,
+            open: open as u64,
+        });
         match command {
             Ok(command) => self.osd.handle_command(now, &mut self.store, id, &command, &mut self.effects),
             Err(e) => self.effects.push(Effect::CommandReply { id, reply: e.into() }),
@@ -550,8 +559,10 @@ impl<W: World, D: BlockDev, K: Kv> Node<W> for OsdNode<D, K> {
         self.maybe_stopped(world.now());
     }
 
-    fn fit_memory(&mut self, resident: u64) -> bool {
-        self.store.fit_memory(resident)
+    fn fit_memory(&mut self, resident: u64) -> Pressure {
+        let pressure = self.store.fit_memory(resident);
+        self.osd.note_pressure(pressure);
+        pressure
     }
 
     fn stopped(&self) -> Option<i32> {

@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use msgr::SockId;
 use std::net::SocketAddr;
+use store::Pressure;
 use types::msg::LogEntry;
 use types::{Errno, Mono, Now};
 
@@ -69,10 +70,10 @@ pub trait Node<W: World> {
     /// one pass over many inputs makes cheaper (group commit, vectored sends).
     fn settle(&mut self, world: &mut W);
 
-    /// About once a second while the daemon is busy: the bytes of memory that its process has. True if what it does not use any
-    /// more should go back to the kernel.
-    fn fit_memory(&mut self, _resident: u64) -> bool {
-        false
+    /// About once a second while the daemon is busy: the bytes of memory that its process has. While there is pressure, what it does
+    /// not use any more should go back to the kernel.
+    fn fit_memory(&mut self, _resident: u64) -> Pressure {
+        Pressure::None
     }
 
     /// `Some(code)` once the daemon has ended; the loop leaves with it as the process's exit code.

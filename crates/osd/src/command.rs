@@ -9,9 +9,10 @@ mod pgs;
 mod table;
 
 pub(crate) use bench::Bench;
-pub(crate) use history::{Finished, History, Senders, type_data};
+pub(crate) use history::{Finished, History, Senders};
 
 use crate::disk::Disk;
+use crate::memory::Plan;
 use crate::effects::Effect;
 use crate::osd::{Osd, OsdConfig};
 use admin::command::Reply;
@@ -128,10 +129,10 @@ impl Commands {
     }
 
     /// Entries a PG's log keeps while a copy is away, on an OSD with so many PGs: its part of `osd_target_pg_log_entries_per_osd`, or of
-    /// what we can afford; no fewer than `least`, and no more than `osd_max_pg_log_entries`.
-    pub fn log_entries_degraded(&self, least: usize, pgs: usize) -> usize {
+    /// what we can afford in that much memory; no fewer than `least`, and no more than `osd_max_pg_log_entries`.
+    pub fn log_entries_degraded(&self, least: usize, pgs: usize, memory: &Plan) -> usize {
         let name = "osd_target_pg_log_entries_per_osd";
-        let target = if self.config.is_set(name) { self.config.u64(name) as usize } else { LOG_ENTRIES };
+        let target = if self.config.is_set(name) { self.config.u64(name) as usize } else { LOG_ENTRIES / 1000 * memory.log_share };
         (target / pgs.max(1)).min(self.config.u64("osd_max_pg_log_entries") as usize).max(least)
     }
 
@@ -182,7 +183,8 @@ impl Osd {
         self.probation.ratio = c.f64("osd_heartbeat_min_healthy_ratio");
         self.probation.longest = Duration::from_secs(c.u64("osd_max_markdown_period"));
         let period = Duration::from_secs(c.u64("osd_max_markdown_period"));
-        self.intake.bytes_max = c.u64("osd_client_message_size_cap");
+        self.memory = Plan::new(c, self.config.memory, crate::memory::osds_here(&self.maps.newest, self.config.whoami));
+        self.intake.bytes_max = self.memory.requests;
         self.intake.requests_max = c.u64("osd_client_message_cap");
         self.slow.complaint = c.duration("osd_op_complaint_time");
         self.slow.lines_max = c.u64("osd_op_log_threshold") as usize;
@@ -222,15 +224,26 @@ impl Osd {
         let pretty = command.format != Format::Json;
         let render = |v: Value| Ok(Some(Reply::output(command.format.render(&v))));
         let text = |t: String| Ok(Some(Reply::output(t)));
-        let perf = [&self.sh.perf.0, &self.sh.device_perf.0];
         let senders = || Senders::new(&args.strings("filterstr"));
         match command.prefix.as_str() {
-            "version" => render(json!({"version": self.version(), "release": "pacific", "release_type": "stable"})),
+            "version" => render(json!({"version": self.short_version(), "release": "pacific", "release_type": "stable"})),
             "help" => render(self.commands.table.help()),
             "git_version" => render(json!({"git_version": self.version().split(['(', ')']).nth(1).unwrap_or_default()})),
-            "perf dump" => text(admin::perf::dump(&perf, args.str("logger"), args.str("counter"), pretty)),
-            "perf schema" => text(admin::perf::schema(&perf, args.str("logger"), args.str("counter"), pretty)),
-            "perf reset" => render(self.perf_reset(args.require("var")?)),
+            "perf dump" => text(self.print_perf(disk, admin::perf::dump, &args, pretty)),
+            "perf schema" => text(self.print_perf(disk, admin::perf::schema, &args, pretty)),
+            "perf histogram dump" => text(self.print_perf(disk, admin::perf::histogram_dump, &args, pretty)),
+            "perf histogram schema" => text(self.print_perf(disk, admin::perf::histogram_schema, &args, pretty)),
+            "perf reset" => render(self.perf_reset(disk, args.require("var")?)),
+            "dump_mempools" => render(self.dump_mempools(disk)),
+            "cache status" => render(self.cache_status(disk)),
+            "cache drop" => {
+                disk.drop_caches();
+                Ok(Some(Reply::default()))
+            }
+            "dump_objectstore_kv_stats" => text(self.print_kv(disk, pretty)),
+            "dump_pg_recovery_stats" => {
+                Err(CommandError::new(Errno::EOPNOTSUPP, "how often and how long PGs were in which state is not counted in Cuttlebone"))
+            }
             "config show" => render(self.commands.config.show()),
             "config diff" => render(self.commands.config.diff()),
             "config diff get" => render(self.commands.config.diff_get(args.require("var")?)?),
@@ -278,6 +291,11 @@ impl Osd {
         }
     }
 
+    /// `16.2.15`.
+    fn short_version(&self) -> String {
+        self.version().split(' ').nth(2).unwrap_or_default().to_owned()
+    }
+
     fn version(&self) -> String {
         self.config.metadata.get("ceph_version").cloned().unwrap_or_default()
     }
@@ -305,6 +323,11 @@ impl Osd {
         let spec = admin::option::known(name)?;
         self.commands.config.set(name, Source::Override, value)?;
         self.apply_options();
+        if name == "osd_memory_target"
+            && let Some(why) = self.memory.wanted.complaint()
+        {
+            return Ok(format!("({why})"));
+        }
         Ok(spec.notice().map(|n| format!("({n})")).unwrap_or_default())
     }
 
@@ -334,6 +357,7 @@ impl Osd {
             "whoami": self.sh.whoami.0,
             "state": if self.sh.booted { "active" } else { "booting" },
             "oldest_map": self.maps.oldest().0,
+            "cluster_osdmap_trim_lower_bound": self.maps.kept_by_monitors().0,
             "newest_map": self.maps.epoch().0,
             "num_pgs": self.pgs.len(),
         })
@@ -344,17 +368,6 @@ impl Osd {
         let rows: Vec<Value> =
             rows.map(|(addr, until)| json!({"addr": addr.to_string(), "expire": until.to_duration().as_secs_f64()})).collect();
         json!({"blocklist": rows})
-    }
-
-    /// Zeroes the counters of the logger `name`, or of all. One that there is not is told of as stock does: without an errno.
-    fn perf_reset(&mut self, name: &str) -> Value {
-        let loggers = [&mut self.sh.perf.0, &mut self.sh.device_perf.0];
-        let mut meant: Vec<_> = loggers.into_iter().filter(|logger| name == "all" || name == logger.name()).collect();
-        if meant.is_empty() {
-            return json!({"error": format!("Not find: {name}")});
-        }
-        meant.iter_mut().for_each(|logger| logger.reset());
-        json!({"success": format!("perf reset {name}")})
     }
 
     /// Round trips that take at least so many milliseconds, the longest first; without a number those that a stock cluster would

@@ -4,12 +4,15 @@
 //! is *said* of it waits for `Committed`.
 //! Why not an effect: a turn often submits two writes to one object, and the second one is planned on the first.
 
+use admin::perf::PerfCounters;
 use bytes::Bytes;
 use denc::BString;
 use qos::{Class, DeviceModel, Share};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use store::{BlockDev, Compressed, DeviceFacts, Kv, ObjectStat, Policy, ReadFlags, ReadId, StatFs, Store, Transaction, Tuning, TxcId};
+use store::{
+    BlockDev, Compressed, DeviceFacts, Kv, Memory, ObjectStat, Policy, ReadFlags, ReadId, StatFs, Store, StoreMemory, Transaction, Tuning, TxcId,
+};
 use types::{Errno, HObject, Now, PoolId, ShardPgId};
 
 /// See `store::Store` for what each call promises.
@@ -17,6 +20,7 @@ use types::{Errno, HObject, Now, PoolId, ShardPgId};
 pub trait Disk {
     fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
     fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
+    fn submit_as(&mut self, now: Now, txc: TxcId, txn: Transaction, class: Class) -> Result<(), Errno>;
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags);
     fn stat(&mut self, coll: ShardPgId, obj: &HObject) -> Result<ObjectStat, Errno>;
     fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno>;
@@ -39,6 +43,10 @@ pub trait Disk {
     fn compressed(&self) -> &BTreeMap<PoolId, Compressed>;
     /// See `Store::tune` and `Store::set_policies`.
     fn configure(&mut self, tuning: Tuning, others: Policy, pools: BTreeMap<PoolId, Policy>);
+    fn set_memory(&mut self, memory: Memory);
+    fn memory(&self) -> StoreMemory;
+    fn drop_caches(&mut self);
+    fn perf(&mut self) -> Vec<&mut PerfCounters>;
 }
 
 /// Keys with their values, ascending.
@@ -50,6 +58,9 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     }
     fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
         Store::submit_bulk(self, now, txc, txn)
+    }
+    fn submit_as(&mut self, now: Now, txc: TxcId, txn: Transaction, class: Class) -> Result<(), Errno> {
+        Store::submit_as(self, now, txc, txn, class)
     }
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) {
         Store::read(self, id, coll, obj, off, len, flags);
@@ -111,5 +122,17 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     fn configure(&mut self, tuning: Tuning, others: Policy, pools: BTreeMap<PoolId, Policy>) {
         self.tune(tuning);
         self.set_policies(others, pools);
+    }
+    fn set_memory(&mut self, memory: Memory) {
+        Store::set_memory(self, memory);
+    }
+    fn memory(&self) -> StoreMemory {
+        Store::memory(self)
+    }
+    fn drop_caches(&mut self) {
+        Store::drop_caches(self);
+    }
+    fn perf(&mut self) -> Vec<&mut PerfCounters> {
+        Store::perf(self)
     }
 }

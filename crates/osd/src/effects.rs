@@ -4,7 +4,7 @@ use crate::disk::Disk;
 use crate::ops::Limits;
 use crate::perf::{DevicePerf, Perf};
 use crate::reserver::Reserver;
-use qos::Share;
+use qos::{Class, Share};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -59,6 +59,8 @@ pub(crate) enum TxcRoute {
     RepOp { pgid: PgId, interval: Epoch, version: u64 },
     /// A block of `bench`.
     Bench,
+    /// The primary's write, on a replica.
+    Subop(Box<crate::stages::Subop>),
     /// A message that waited for it.
     Send { to: Peer, tid: u64, msg: Box<Message> },
     /// A PG's own next step.
@@ -99,25 +101,29 @@ pub(crate) enum ReadFor {
 /// How long the store takes to make transactions durable, since the last report.
 #[derive(Debug, Default)]
 pub(crate) struct CommitLatency {
-    under_way: VecDeque<(TxcId, Mono)>,
+    /// The last says whether it is of what a peer has pushed.
+    under_way: VecDeque<(TxcId, Mono, bool)>,
     count: u64,
     sum_ns: u64,
 }
 
 impl CommitLatency {
-    fn submitted(&mut self, txc: TxcId, now: Mono) {
-        self.under_way.push_back((txc, now));
+    fn submitted(&mut self, txc: TxcId, now: Mono, pushed: bool) {
+        self.under_way.push_back((txc, now, pushed));
     }
 
-    /// Transactions become durable in the order in which they were submitted.
-    pub fn committed(&mut self, txc: TxcId, now: Mono) {
-        while let Some((id, at)) = self.under_way.front().copied().filter(|(id, _)| *id <= txc) {
+    /// Transactions become durable in the order in which they were submitted. How long one of a push took.
+    pub fn committed(&mut self, txc: TxcId, now: Mono) -> Option<Duration> {
+        let mut push = None;
+        while let Some((id, at, pushed)) = self.under_way.front().copied().filter(|(id, ..)| *id <= txc) {
             self.under_way.pop_front();
             if id == txc {
                 self.count += 1;
                 self.sum_ns += (now - at).as_nanos() as u64;
+                push = pushed.then(|| now - at);
             }
         }
+        push
     }
 
     /// The mean in nanoseconds; counting begins anew. 0 when nothing was committed.
@@ -173,6 +179,8 @@ pub(crate) struct Shared {
     pub recovery_freed: bool,
     /// Objects that may still be counted in this turn of housekeeping.
     pub recount_budget: usize,
+    /// The process has much too much memory: one object after the other.
+    pub squeezed: bool,
     pub spaces: crate::space::Spaces,
     pub leases: crate::lease::Leases,
     /// Our own disk as it was a moment ago.
@@ -255,6 +263,7 @@ impl Shared {
     /// True if one more object may be on its way.
     pub fn recovery_has_room(&self, now: Mono) -> bool {
         let max = if self.is_alone(now) { self.recovery_max_alone } else { self.recovery_max };
+        let max = if self.squeezed { 1 } else { max };
         self.recovery_active < max.min(self.recovery_flow.window()) && self.recovery_bytes < RECOVERY_BYTES && self.recovery_pace.may_start()
     }
 
@@ -333,14 +342,14 @@ impl Cx<'_> {
     pub fn submit(&mut self, txn: Transaction) -> TxcId {
         let txc = self.next_txc();
         let done = self.disk.submit(self.now, txc, txn);
-        self.submitted(txc, done)
+        self.submitted(txc, done, false)
     }
 
     /// See `Store::submit_bulk`.
     pub fn submit_bulk(&mut self, txn: Transaction) -> TxcId {
         let txc = self.next_txc();
         let done = self.disk.submit_bulk(self.now, txc, txn);
-        self.submitted(txc, done)
+        self.submitted(txc, done, true)
     }
 
     fn next_txc(&mut self) -> TxcId {
@@ -348,12 +357,20 @@ impl Cx<'_> {
         TxcId(self.sh.next_txc)
     }
 
-    fn submitted(&mut self, txc: TxcId, done: Result<(), Errno>) -> TxcId {
-        self.sh.commit_latency.submitted(txc, self.now.mono);
+    fn submitted(&mut self, txc: TxcId, done: Result<(), Errno>, pushed: bool) -> TxcId {
+        self.sh.commit_latency.submitted(txc, self.now.mono, pushed);
         if let Err(e) = done {
             self.fx.push(Effect::Stop { why: format!("the store refuses a transaction: {e}") });
         }
         txc
+    }
+
+    /// Submits a transaction on the account of a class of work.
+    pub fn submit_as(&mut self, class: Class, txn: Transaction, route: TxcRoute) {
+        let txc = self.next_txc();
+        let done = self.disk.submit_as(self.now, txc, txn, class);
+        let txc = self.submitted(txc, done, false);
+        self.route(txc, route);
     }
 
     /// Submits a transaction whose end a PG waits for.

@@ -17,10 +17,12 @@ const STUCK: Duration = Duration::from_secs(10);
 /// What may be under way at a time, and what is.
 #[derive(Debug, Default)]
 pub(crate) struct Intake {
-    /// `osd_client_message_size_cap`; 0 for no bound.
+    /// `osd_client_message_size_cap`, or what `osd_memory_target` leaves for requests; 0 for no bound.
     pub bytes_max: u64,
     /// `osd_client_message_cap`; 0 for no bound.
     pub requests_max: u64,
+    /// The process has much too much memory: one after the other.
+    pub squeezed: bool,
     taken: Rc<Taken>,
     /// In the order they came. Of those behind the first some may be gone.
     shares: VecDeque<(Mono, Weak<Share>)>,
@@ -55,7 +57,13 @@ impl Intake {
     /// False while as much is under way as may be.
     pub fn has_room(&self) -> bool {
         let below = |taken: &Cell<u64>, max: u64| max == 0 || taken.get() < max;
-        below(&self.taken.bytes, self.bytes_max) && below(&self.taken.requests, self.requests_max)
+        let bytes_max = if self.squeezed { 1 } else { self.bytes_max };
+        below(&self.taken.bytes, bytes_max) && below(&self.taken.requests, self.requests_max)
+    }
+
+    /// Bytes and requests under way.
+    pub fn taken(&self) -> (u64, u64) {
+        (self.taken.bytes.get(), self.taken.requests.get())
     }
 
     /// What has been under way for too long does not count any more.

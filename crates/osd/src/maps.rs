@@ -61,6 +61,16 @@ impl Maps {
         Ok(Maps { newest: Arc::new(newest), range, trimmed_to: Epoch(0) })
     }
 
+    /// The oldest that the monitors keep, as they said last.
+    pub fn kept_by_monitors(&self) -> Epoch {
+        self.trimmed_to
+    }
+
+    /// Maps in memory, and how many bytes they take, about: those of the newest one's encoding.
+    pub fn memory(&self) -> (u64, u64) {
+        (1, denc::to_bytes(&*self.newest, types::features::SUPPORTED).len() as u64)
+    }
+
     /// Epoch of the newest map.
     pub fn epoch(&self) -> Epoch {
         self.newest.epoch

@@ -48,6 +48,8 @@ pub struct OsdConfig {
     /// Type to name.
     pub crush_location: BTreeMap<String, String>,
     pub limits: Limits,
+    /// What the machine has.
+    pub memory: crate::memory::HostMemory,
     /// `osd_min_pg_log_entries`.
     pub log_entries_max: usize,
     /// Options as file and command line set them.
@@ -70,6 +72,10 @@ pub struct Osd {
     pub(crate) commands: crate::command::Commands,
     pub(crate) merging: crate::merging::Merging,
     pub(crate) slow: crate::slow::Slow,
+    pub(crate) loggers: crate::loggers::Loggers,
+    pub(crate) memory: crate::memory::Plan,
+    /// The plan that the store has been told of.
+    pub(crate) memory_told: Option<crate::memory::Plan>,
     waiting: VecDeque<Waiting>,
     pub(crate) intake: Intake,
     /// OSDs whose session ended before it began.
@@ -108,6 +114,7 @@ impl Osd {
         }
         let keep = crate::keep::Keep::load(disk).map_err(LoadError::Store)?;
         let commands = crate::command::Commands::new(&config);
+        let memory = crate::memory::Plan::new(&commands.config, config.memory, 1);
         let sh = Shared {
             whoami: config.whoami,
             map: maps.newest.clone(),
@@ -141,6 +148,7 @@ impl Osd {
             shares: crate::shares::shares(&commands.config),
             recovery_freed: false,
             recount_budget: 0,
+            squeezed: false,
             spaces: Default::default(),
             leases: Leases::new(commands.lease()),
             own_space: Default::default(),
@@ -170,6 +178,9 @@ impl Osd {
             commands,
             merging: Default::default(),
             slow: Default::default(),
+            loggers: Default::default(),
+            memory,
+            memory_told: None,
             waiting: VecDeque::new(),
             intake: Intake::default(),
             lost_peers: BTreeSet::new(),
@@ -255,7 +266,9 @@ impl Osd {
     pub fn handle_store(&mut self, now: Now, disk: &mut dyn Disk, event: StoreEvent, fx: &mut Vec<Effect>) {
         match event {
             StoreEvent::Committed(txc) => {
-                self.sh.commit_latency.committed(txc, now.mono);
+                if let Some(took) = self.sh.commit_latency.committed(txc, now.mono) {
+                    self.sh.perf.push_done(took);
+                }
                 if let Some(route) = self.sh.txcs.remove(&txc) {
                     self.committed(now, disk, route, fx);
                 }
@@ -282,6 +295,12 @@ impl Osd {
     /// some of it is answered (`osd_client_message_size_cap`, `osd_client_message_cap`).
     pub fn wants_requests(&self) -> bool {
         self.intake.has_room()
+    }
+
+    /// How the process's memory is: while it has much too much, no more is begun than has to be.
+    pub fn note_pressure(&mut self, pressure: store::Pressure) {
+        self.sh.squeezed = pressure == store::Pressure::Much;
+        self.intake.squeezed = self.sh.squeezed;
     }
 
     /// Epoch of the newest map.
@@ -331,6 +350,7 @@ impl Osd {
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         match route {
             TxcRoute::Send { to, tid, msg } => cx.fx.push(Effect::Send { to, tid, msg: *msg }),
+            TxcRoute::Subop(subop) => crate::slow::subop_committed(&mut cx, *subop),
             TxcRoute::Bench => self.bench_committed(now, disk, fx),
             TxcRoute::RepOp { pgid, interval, version } => {
                 if let Some(pg) = self.pgs.get_mut(&pgid) {
@@ -448,6 +468,7 @@ impl Osd {
 
     fn wait_for_map(&mut self, now: Now, epoch: Epoch, from: Peer, tid: u64, msg: Message, fx: &mut Vec<Effect>) {
         fx.push(Effect::WantMaps { from: self.maps.wanted() });
+        self.sh.perf.delayed_for_map();
         if self.waiting.len() < WAITING_MAX {
             let share = match (from, &msg) {
                 (Peer::Session(_), Message::MOsdOp(m)) => Some(self.intake.admit(now.mono, m)),
@@ -627,6 +648,7 @@ impl Osd {
             access,
             fetched: Fetched::default(),
             received: now.mono,
+            marks: Default::default(),
             share: matches!(source, OpSource::Session(_)).then(|| self.intake.admit(now.mono, &m)),
             msg: Box::new(m),
         };

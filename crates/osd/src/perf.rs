@@ -2,59 +2,71 @@
 //!
 //! Upstream: src/osd/osd_perf_counters.cc.
 
-use admin::perf::{CounterSpec, Kind, PerfCounters, prio};
+use crate::stages::{Mark, Marks};
+use admin::perf::{Histogram, PerfCounters, prio};
 use qos::{DeviceModel, Io};
 use std::time::Duration;
 use store::{DeviceFacts, DeviceProfile, Tuning};
 
-macro_rules! counters {
-    ($enum:ident $specs:ident: $($index:ident $name:literal $kind:ident $text:literal $(, $more:ident($($arg:expr),*))*;)*) => {
-        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
-        #[derive(Clone, Copy)]
-        enum $enum { $($index),* }
-        const $specs: &[CounterSpec] = &[$(CounterSpec::new($name, Kind::$kind, $text)$(.$more($($arg),*))*),*];
-    };
-}
-counters! {
+admin::counters! {
     Index SPECS:
     OpWip "op_wip" Gauge "Replication operations currently being processed (primary)";
     Op "op" Counter "Client operations", nick("ops", prio::CRITICAL);
     OpInBytes "op_in_bytes" Counter "Client operations total write size", bytes(), nick("wr", prio::INTERESTING);
     OpOutBytes "op_out_bytes" Counter "Client operations total read size", bytes(), nick("rd", prio::INTERESTING);
-    OpLatency "op_latency" TimeAvg "Latency of client operations (including queue time)", nick("l", prio::CRITICAL);
+    OpLatency "op_latency" TimeAvg "Latency of client operations (including queue time)", nick("l", 9);
+    OpProcessLatency "op_process_latency" TimeAvg "Latency of client operations (excluding queue time)";
+    OpPrepareLatency "op_prepare_latency" TimeAvg "Latency of client operations (excluding queue time and wait for finished)";
     OpR "op_r" Counter "Client read operations";
     OpROutBytes "op_r_out_bytes" Counter "Client data read", bytes();
     OpRLatency "op_r_latency" TimeAvg "Latency of read operation (including queue time)";
+    OpRProcessLatency "op_r_process_latency" TimeAvg "Latency of read operation (excluding queue time)";
+    OpRPrepareLatency "op_r_prepare_latency" TimeAvg "Latency of read operations (excluding queue time and wait for finished)";
     OpW "op_w" Counter "Client write operations";
     OpWInBytes "op_w_in_bytes" Counter "Client data written", bytes();
     OpWLatency "op_w_latency" TimeAvg "Latency of write operation (including queue time)";
+    OpWProcessLatency "op_w_process_latency" TimeAvg "Latency of write operation (excluding queue time)";
+    OpWPrepareLatency "op_w_prepare_latency" TimeAvg "Latency of write operations (excluding queue time and wait for finished)";
     OpRw "op_rw" Counter "Client read-modify-write operations";
     OpRwInBytes "op_rw_in_bytes" Counter "Client read-modify-write operations write in", bytes();
     OpRwOutBytes "op_rw_out_bytes" Counter "Client read-modify-write operations read out", bytes();
     OpRwLatency "op_rw_latency" TimeAvg "Latency of read-modify-write operation (including queue time)";
-    Subop "subop" Counter "Suboperations";
-    SubopInBytes "subop_in_bytes" Counter "Suboperations total size", bytes();
-    SubopW "subop_w" Counter "Replicated writes";
-    SubopWInBytes "subop_w_in_bytes" Counter "Replicated written data size", bytes();
-    SubopPush "subop_push" Counter "Suboperations push message";
-    SubopPushInBytes "subop_push_in_bytes" Counter "Suboperations pushed size", bytes();
+    OpRwProcessLatency "op_rw_process_latency" TimeAvg "Latency of read-modify-write operation (excluding queue time)";
+    OpRwPrepareLatency "op_rw_prepare_latency" TimeAvg "Latency of read-modify-write operations (excluding queue time and wait for finished)";
+    OpBeforeDequeue "op_before_dequeue_op_lat" TimeAvg "Time that operations waited until their PG took them", nick("", prio::DEBUG);
+    Subop "subop" Counter "Suboperations", nick("", prio::DEBUG);
+    SubopInBytes "subop_in_bytes" Counter "Suboperations total size", bytes(), nick("", prio::DEBUG);
+    SubopLatency "subop_latency" TimeAvg "Suboperations latency", nick("", prio::DEBUG);
+    SubopW "subop_w" Counter "Replicated writes", nick("", prio::DEBUG);
+    SubopWInBytes "subop_w_in_bytes" Counter "Replicated written data size", bytes(), nick("", prio::DEBUG);
+    SubopWLatency "subop_w_latency" TimeAvg "Replicated writes latency", nick("", prio::DEBUG);
+    SubopPull "subop_pull" Counter "Suboperations pull requests", nick("", prio::DEBUG);
+    SubopPush "subop_push" Counter "Suboperations push message", nick("", prio::DEBUG);
+    SubopPushInBytes "subop_push_in_bytes" Counter "Suboperations pushed size", bytes(), nick("", prio::DEBUG);
+    SubopPushLatency "subop_push_latency" TimeAvg "Suboperations push latency", nick("", prio::DEBUG);
+    Pull "pull" Counter "Pull requests sent", nick("", prio::DEBUG);
+    Push "push" Counter "Push messages sent", nick("", prio::DEBUG);
+    PushOutBytes "push_out_bytes" Counter "Pushed size", bytes(), nick("", prio::DEBUG);
     RecoveryOps "recovery_ops" Counter "Started recovery operations", nick("rop", prio::INTERESTING);
     RecoveryBytes "recovery_bytes" Counter "recovery bytes", bytes(), nick("rbt", prio::INTERESTING);
     ScrubReadBytes "scrub_replicated_read_bytes" Counter "scrub replicated pool read bytes read", bytes();
     ScrubVerifiedBytes "scrub_replicated_verified_bytes" Counter "Bytes that a deep scrub need not read, other reads having verified them", bytes();
     Numpg "numpg" Gauge "Placement groups", nick("pgs", prio::USEFUL);
-    NumpgPrimary "numpg_primary" Gauge "Placement groups for which this osd is primary";
-    NumpgReplica "numpg_replica" Gauge "Placement groups for which this osd is replica";
-    NumpgStray "numpg_stray" Gauge "Placement groups ready to be deleted from this osd";
-    HeartbeatToPeers "heartbeat_to_peers" Gauge "Heartbeat peers we send to";
-    MapMessages "map_messages" Counter "OSD map messages";
-    MapEpochs "map_message_epochs" Counter "OSD map epochs";
-    StatBytes "stat_bytes" Gauge "OSD size", bytes();
-    StatBytesUsed "stat_bytes_used" Gauge "Used space", bytes();
-    StatBytesAvail "stat_bytes_avail" Gauge "Available space", bytes();
+    NumpgPrimary "numpg_primary" Gauge "Placement groups for which this osd is primary", nick("", prio::DEBUG);
+    NumpgReplica "numpg_replica" Gauge "Placement groups for which this osd is replica", nick("", prio::DEBUG);
+    NumpgStray "numpg_stray" Gauge "Placement groups ready to be deleted from this osd", nick("", prio::DEBUG);
+    NumpgRemoving "numpg_removing" Gauge "Placement groups queued for local deletion", nick("pgsr", prio::USEFUL);
+    HeartbeatToPeers "heartbeat_to_peers" Gauge "Heartbeat peers we send to", nick("", prio::DEBUG);
+    MapMessages "map_messages" Counter "OSD map messages", nick("", prio::DEBUG);
+    MapEpochs "map_message_epochs" Counter "OSD map epochs", nick("", prio::DEBUG);
+    DelayedForMap "messages_delayed_for_map" Counter "Operations waiting for OSD map", nick("", prio::DEBUG);
+    StatBytes "stat_bytes" Gauge "OSD size", bytes(), nick("size", prio::USEFUL);
+    StatBytesUsed "stat_bytes_used" Gauge "Used space", bytes(), nick("used", prio::USEFUL);
+    StatBytesAvail "stat_bytes_avail" Gauge "Available space", bytes(), nick("", prio::DEBUG);
+    CopyFrom "copyfrom" Counter "Rados \"copy-from\" operations", nick("", prio::DEBUG);
 }
 
-counters! {
+admin::counters! {
     Device DEVICE_SPECS:
     Learned "learned" Gauge "1 when the device has shown what it can do, 0 while the rest is a guess";
     ReadIops "read_iops" Gauge "Reads of 4 KiB that the device does in a second when it is kept busy", nick("rio", prio::INTERESTING);
@@ -122,15 +134,74 @@ pub struct OpCost {
     pub writes: bool,
     pub bytes_in: u64,
     pub bytes_out: u64,
+    /// From when it came until it was answered.
     pub latency: Duration,
+    /// Of that, until its PG took it.
+    pub queued: Duration,
+    /// From then on until it ran with everything it needs.
+    pub prepare: Duration,
 }
+
+impl OpCost {
+    /// The same with what its stages tell.
+    pub(crate) fn with_stages(self, marks: &Marks, latency: Duration) -> Self {
+        let queued = marks.when(Mark::ReachedPg).unwrap_or_default();
+        let ran = marks.when(Mark::WaitsForSubops).or(marks.when(Mark::Started)).unwrap_or(latency);
+        OpCost { queued, prepare: ran.saturating_sub(queued), ..self }
+    }
+}
+
+/// The counters of one kind of operation; histograms by index, of the bytes that went out if it says so.
+struct Kind {
+    ops: Index,
+    bytes_in: Option<Index>,
+    bytes_out: Option<Index>,
+    latency: Index,
+    process: Index,
+    prepare: Index,
+    histograms: &'static [(usize, bool)],
+}
+
+const R: Kind = Kind {
+    ops: Index::OpR,
+    bytes_in: None,
+    bytes_out: Some(Index::OpROutBytes),
+    latency: Index::OpRLatency,
+    process: Index::OpRProcessLatency,
+    prepare: Index::OpRPrepareLatency,
+    histograms: &[(0, true)],
+};
+const W: Kind = Kind {
+    ops: Index::OpW,
+    bytes_in: Some(Index::OpWInBytes),
+    bytes_out: None,
+    latency: Index::OpWLatency,
+    process: Index::OpWProcessLatency,
+    prepare: Index::OpWPrepareLatency,
+    histograms: &[(1, false)],
+};
+const RW: Kind = Kind {
+    ops: Index::OpRw,
+    bytes_in: Some(Index::OpRwInBytes),
+    bytes_out: Some(Index::OpRwOutBytes),
+    latency: Index::OpRwLatency,
+    process: Index::OpRwProcessLatency,
+    prepare: Index::OpRwPrepareLatency,
+    histograms: &[(2, false), (3, true)],
+};
 
 /// The logger `osd`.
 pub struct Perf(pub PerfCounters);
 
 impl Default for Perf {
     fn default() -> Self {
-        Perf(PerfCounters::new("osd", SPECS))
+        let of = |name, what| Histogram::new(name, what);
+        Perf(PerfCounters::new("osd", SPECS).with_histograms(vec![
+            of("op_r_latency_out_bytes_histogram", "Histogram of operation latency (including queue time) + data read"),
+            of("op_w_latency_in_bytes_histogram", "Histogram of operation latency (including queue time) + data written"),
+            of("op_rw_latency_in_bytes_histogram", "Histogram of rw operation latency (including queue time) + data written"),
+            of("op_rw_latency_out_bytes_histogram", "Histogram of rw operation latency (including queue time) + data read"),
+        ]))
     }
 }
 
@@ -138,28 +209,69 @@ impl Perf {
     /// A client's operation is answered.
     pub fn op_done(&mut self, c: OpCost) {
         let p = &mut self.0;
+        let process = c.latency.saturating_sub(c.queued);
         p.inc(Index::Op as usize);
         p.add(Index::OpInBytes as usize, c.bytes_in);
         p.add(Index::OpOutBytes as usize, c.bytes_out);
         p.time(Index::OpLatency as usize, c.latency);
-        match (c.reads, c.writes) {
-            (true, true) => {
-                p.inc(Index::OpRw as usize);
-                p.add(Index::OpRwInBytes as usize, c.bytes_in);
-                p.add(Index::OpRwOutBytes as usize, c.bytes_out);
-                p.time(Index::OpRwLatency as usize, c.latency);
-            }
-            (_, true) => {
-                p.inc(Index::OpW as usize);
-                p.add(Index::OpWInBytes as usize, c.bytes_in);
-                p.time(Index::OpWLatency as usize, c.latency);
-            }
-            _ => {
-                p.inc(Index::OpR as usize);
-                p.add(Index::OpROutBytes as usize, c.bytes_out);
-                p.time(Index::OpRLatency as usize, c.latency);
+        p.time(Index::OpProcessLatency as usize, process);
+        p.time(Index::OpPrepareLatency as usize, c.prepare);
+        p.time(Index::OpBeforeDequeue as usize, c.queued);
+        let kind = match (c.reads, c.writes) {
+            (true, true) => RW,
+            (_, true) => W,
+            _ => R,
+        };
+        p.inc(kind.ops as usize);
+        kind.bytes_in.into_iter().for_each(|index| p.add(index as usize, c.bytes_in));
+        kind.bytes_out.into_iter().for_each(|index| p.add(index as usize, c.bytes_out));
+        p.time(kind.latency as usize, c.latency);
+        p.time(kind.process as usize, process);
+        p.time(kind.prepare as usize, c.prepare);
+        let ns = c.latency.as_nanos() as u64;
+        for (at, out) in kind.histograms {
+            if let Some(h) = p.histogram(*at) {
+                h.add(ns, if *out { c.bytes_out } else { c.bytes_in });
             }
         }
+    }
+
+    /// A replica's part in a write is durable.
+    pub fn subop_done(&mut self, took: Duration) {
+        self.0.time(Index::SubopLatency as usize, took);
+        self.0.time(Index::SubopWLatency as usize, took);
+    }
+
+    /// What a peer has pushed is durable here.
+    pub fn push_done(&mut self, took: Duration) {
+        self.0.time(Index::SubopPushLatency as usize, took);
+    }
+
+    /// A peer asks for an object.
+    pub fn pull_received(&mut self) {
+        self.0.inc(Index::Subop as usize);
+        self.0.inc(Index::SubopPull as usize);
+    }
+
+    /// A peer is asked for an object.
+    pub fn pull_sent(&mut self) {
+        self.0.inc(Index::Pull as usize);
+    }
+
+    /// A message with so many bytes of objects goes to a peer.
+    pub fn push_sent(&mut self, bytes: u64) {
+        self.0.inc(Index::Push as usize);
+        self.0.add(Index::PushOutBytes as usize, bytes);
+    }
+
+    /// A message waits for a map.
+    pub fn delayed_for_map(&mut self) {
+        self.0.inc(Index::DelayedForMap as usize);
+    }
+
+    /// An object is being copied from another one.
+    pub fn copy_from(&mut self) {
+        self.0.inc(Index::CopyFrom as usize);
     }
 
     /// A replica's write of so many bytes was taken in.
@@ -173,6 +285,8 @@ impl Perf {
 
     /// A part of an object arrived from a peer.
     pub fn push_received(&mut self, bytes: u64) {
+        self.0.inc(Index::Subop as usize);
+        self.0.add(Index::SubopInBytes as usize, bytes);
         self.0.inc(Index::SubopPush as usize);
         self.0.add(Index::SubopPushInBytes as usize, bytes);
     }
@@ -200,6 +314,11 @@ impl Perf {
         self.0.set(Index::NumpgPrimary as usize, primary);
         self.0.set(Index::NumpgReplica as usize, replica);
         self.0.set(Index::NumpgStray as usize, stray);
+    }
+
+    /// Copies that are being removed.
+    pub fn set_pgs_removing(&mut self, n: u64) {
+        self.0.set(Index::NumpgRemoving as usize, n);
     }
 
     /// Peers that are asked for signs of life.

@@ -11,6 +11,8 @@ use std::time::Duration;
 use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdForceRecovery, OsdMarkMeDown, OsdScrub};
 use types::msg::internal_osd::OsdPing;
 use store::Compressed;
+use store::Memory;
+use types::msg::LogPrio;
 use types::pg::{OsdStat, PerfStat, PgStat, StoreStatfs};
 use types::{Epoch, Mono, Now, OsdId, PgId, PoolId};
 
@@ -155,6 +157,7 @@ impl Osd {
         }
         self.configure_store(disk);
         self.sh.device_perf.set(disk.device());
+        self.tell_memory(now, disk, fx);
         if !self.sh.booted {
             self.ask_to_boot(now, disk, fx);
         }
@@ -173,7 +176,7 @@ impl Osd {
             self.clock.next_beacon = now.mono + BEACON_PERIOD;
             self.send_beacon(fx);
         }
-        self.sh.log_entries_degraded = self.commands.log_entries_degraded(self.sh.log_entries_max, self.pgs.len());
+        self.sh.log_entries_degraded = self.commands.log_entries_degraded(self.sh.log_entries_max, self.pgs.len(), &self.memory);
         // A PG that has changed is told of at once: operators wait for `active+clean`.
         let me = self.sh.whoami;
         let news = self.sh.booted && self.pgs.values().any(|pg| pg.is_primary(me) && pg.has_news());
@@ -182,6 +185,23 @@ impl Osd {
             self.clock.next_stats = now.mono + if moves { STATS_PERIOD_MOVING } else { STATS_PERIOD };
             self.complain(now, disk, fx);
             self.send_stats(now, disk, fx);
+        }
+    }
+
+    /// The store works with what the options say of memory.
+    fn tell_memory(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        if self.memory_told == Some(self.memory) {
+            return;
+        }
+        let told = self.memory_told.replace(self.memory);
+        if self.memory.memory.is_some() || told.is_some_and(|plan| plan.memory.is_some()) {
+            let usual = Memory { target: store::StoreConfig::default().memory_target, cache_min: 0 };
+            let memory = self.memory.memory.unwrap_or(usual);
+            disk.set_memory(memory);
+            tracing::info!(target = memory.target, wanted = ?self.memory.wanted, "bytes of memory to stay below");
+        }
+        if let Some(why) = self.memory.wanted.complaint() {
+            Cx { now, disk, sh: &mut self.sh, fx }.clog(LogPrio::WARN, why);
         }
     }
 
@@ -244,6 +264,7 @@ impl Osd {
         let mut pgs: BTreeMap<PgId, PgStat> = BTreeMap::new();
         let mut pools: BTreeMap<PoolId, StoreStatfs> = BTreeMap::new();
         let (mut primary, mut replica, mut stray) = (0u64, 0u64, 0u64);
+        self.sh.perf.set_pgs_removing(self.pgs.values().filter(|pg| pg.is_removing()).count() as u64);
         for (id, pg) in &mut self.pgs {
             let held = pools.entry(id.pool).or_default();
             held.data_stored += pg.bytes_held();

@@ -3,11 +3,12 @@
 //! Room: osd core.   Owns: `Slow`.   Says: figures for the manager, lines for the cluster log, tables for operators.
 //! Upstream: OSD::get_health_metrics in src/osd/OSD.cc; TrackedOp in src/common/TrackedOp.h.
 
-use crate::command::{Senders, type_data};
+use crate::command::{Finished, Senders};
 use crate::disk::Disk;
-use crate::effects::{Cx, Effect};
+use crate::effects::{Cx, Effect, Peer, TxcRoute};
 use crate::osd::Osd;
 use crate::pg::ClientOp;
+use crate::stages::{self, Mark, Marks, Subop};
 use serde_json::{Value, json};
 use std::time::Duration;
 use types::msg::LogPrio;
@@ -36,24 +37,46 @@ pub(crate) struct Unfinished<'a> {
     /// As the client sent it. Of a write that a copy finishes for nobody only its version is known.
     pub op: Option<&'a ClientOp>,
     pub write: Option<(EVersion, &'a HObject)>,
+    /// A replica's part in another OSD's write.
+    pub subop: Option<&'a Subop>,
+    /// Who has to have the write, as they are named.
+    pub peers: String,
     pub since: Mono,
     /// What it waits for, in upstream's words where it has some.
     pub stage: &'static str,
 }
 
-impl Unfinished<'_> {
+impl<'a> Unfinished<'a> {
+    /// A client's, that waits for this.
+    pub fn of_client(op: &'a ClientOp, stage: &'static str) -> Self {
+        Unfinished { op: Some(op), write: None, subop: None, peers: String::new(), since: op.received, stage }
+    }
+
+    fn of_subop(subop: &'a Subop) -> Self {
+        Unfinished { op: None, write: None, subop: Some(subop), peers: String::new(), since: subop.received, stage: "started" }
+    }
+
     fn describe(&self) -> String {
         match (self.op, self.write) {
             (Some(op), _) => op.describe(),
             (None, Some((version, object))) => format!("write {version} {}", object.name),
-            (None, None) => String::new(),
+            (None, None) => self.subop.map(Subop::describe).unwrap_or_default(),
         }
     }
 
+    /// Where it stands in upstream's words: what waits behind others has reached no stage of its own.
+    fn flag_point(&self, marks: &Marks) -> &'static str {
+        if self.stage.starts_with("waiting for") { "delayed" } else { stages::flag_point(marks) }
+    }
+
     fn show(&self, now: Now) -> Value {
-        let age = (now.mono - self.since).as_secs_f64();
-        let data = type_data(self.stage, self.op.map(|op| (&op.origin, op.tid)));
-        json!({"description": self.describe(), "age": age, "duration": age, "type_data": data})
+        let age = now.mono - self.since;
+        let since = stages::began(now, age);
+        let marks = self.op.map(|op| op.marks).or(self.subop.map(|subop| subop.marks)).unwrap_or_default();
+        let events = stages::events(&marks, &self.peers, None);
+        let data = stages::type_data(self.flag_point(&marks), self.op.map(|op| (&op.origin, op.tid)), since, &events);
+        let age = age.as_secs_f64();
+        json!({"description": self.describe(), "initiated_at": since.to_string(), "age": age, "duration": age, "type_data": data})
     }
 
     fn is_from(&self, senders: &Senders) -> bool {
@@ -61,9 +84,25 @@ impl Unfinished<'_> {
     }
 }
 
+/// A replica's part in a write is durable: its primary hears of it.
+pub(crate) fn subop_committed(cx: &mut Cx<'_>, mut subop: Subop) {
+    let took = cx.now.mono - subop.received;
+    cx.sh.perf.subop_done(took);
+    subop.marks.note(Mark::CommitSent, took);
+    cx.sh.history.note(cx.now.mono, took, || {
+        let events = stages::events(&subop.marks, "", Some(took));
+        Finished { description: subop.describe(), client: None, flag_point: stages::flag_point(&subop.marks), events }
+    });
+    cx.fx.push(Effect::Send { to: Peer::Osd(subop.primary), tid: 0, msg: subop.reply.into() });
+}
+
 impl Osd {
     fn unfinished(&self) -> impl Iterator<Item = Unfinished<'_>> {
-        self.pgs.values().flat_map(|pg| pg.unfinished())
+        let subops = self.sh.txcs.values().filter_map(|route| match route {
+            TxcRoute::Subop(subop) => Some(&**subop),
+            _ => None,
+        });
+        self.pgs.values().flat_map(|pg| pg.unfinished(self.sh.whoami)).chain(subops.map(Unfinished::of_subop))
     }
 
     fn slow(&self, now: Now) -> impl Iterator<Item = Unfinished<'_>> {
@@ -73,13 +112,13 @@ impl Osd {
     /// `dump_ops_in_flight`
     pub(crate) fn ops_in_flight(&self, now: Now, senders: &Senders) -> Value {
         let ops: Vec<Value> = self.unfinished().filter(|u| u.is_from(senders)).map(|u| u.show(now)).collect();
-        json!({"num_ops": ops.len(), "ops": ops})
+        json!({"ops": ops, "num_ops": ops.len()})
     }
 
     /// `dump_blocked_ops`
     pub(crate) fn blocked_ops(&self, now: Now, senders: &Senders) -> Value {
         let ops: Vec<Value> = self.slow(now).filter(|u| u.is_from(senders)).map(|u| u.show(now)).collect();
-        json!({"num_blocked_ops": ops.len(), "complaint_time": self.slow.complaint.as_secs(), "ops": ops})
+        json!({"ops": ops, "complaint_time": self.slow.complaint.as_secs(), "num_blocked_ops": ops.len()})
     }
 
     /// For the manager, who makes SLOW_OPS of it.

@@ -494,6 +494,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
             device_class: "ssd".into(),
             crush_location: location.into_iter().map(|(k, v)| (k.to_owned(), v)).collect(),
             limits: Default::default(),
+            memory: Default::default(),
             log_entries_max,
             options: Some(options),
         };

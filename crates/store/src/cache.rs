@@ -96,6 +96,11 @@ impl OnodeCache {
         self.put_back_changed(key, onode);
     }
 
+    /// How many there are, and their bytes.
+    pub fn held(&self) -> (u64, u64) {
+        (self.map.len() as u64, self.bytes)
+    }
+
     /// Packs what was not used lately until most of the cache is packed, and drops what was not used since until
     /// `budget` holds. Pinned onodes stay as they are.
     pub fn trim(&mut self, budget: u64) {
@@ -217,6 +222,11 @@ impl BlockCache {
 
     pub fn forget(&mut self, phys: u64) {
         self.map.remove(&phys);
+    }
+
+    /// How many there are, and their bytes.
+    pub fn held(&self) -> (u64, u64) {
+        (self.map.len() as u64, self.map.len() as u64 * BLOCK_COST)
     }
 
     pub fn trim(&mut self, budget: u64) {

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use qos::Class;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use std::time::Duration;
 use types::Errno;
 
 impl<D: BlockDev, K: Kv> Store<D, K> {
@@ -38,11 +39,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Moves a transaction as far as it can go.
     fn advance(&mut self, number: u64) {
         let Some(txc) = self.txcs.get_mut(&number) else { return };
-        txc.state = match (txc.pending, txc.ios, txc.unflushed) {
+        let state = match (txc.pending, txc.ios, txc.unflushed) {
             (0, 0, false) => TxcState::IoDone,
             (0, ..) => TxcState::AioWait,
             _ => TxcState::Prepare,
         };
+        txc.enter(state, self.now, &mut self.perf);
         let coll = txc.coll;
         if txc.state == TxcState::IoDone {
             self.queue_ready(self.lane(coll));
@@ -68,8 +70,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let Some(&number) = queue.front() else {
                 return self.close_queue(coll);
             };
-            let Some(txc) = self.txcs.get(&number).filter(|t| t.state == TxcState::IoDone) else { return };
+            let Some(txc) = self.txcs.get_mut(&number).filter(|t| t.state == TxcState::IoDone) else { return };
             if !txc.deferred.is_empty() && self.deferred.total_bytes() >= self.config.deferred_bytes_max {
+                txc.throttled.get_or_insert(self.now);
                 return;
             }
             queue.pop_front();
@@ -102,7 +105,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if txc.extended {
             self.note_format();
         }
-        txc.state = TxcState::KvQueued;
+        txc.throttled_for = txc.throttled.map_or(Duration::ZERO, |since| self.now - since);
+        txc.enter(TxcState::KvQueued, self.now, &mut self.perf);
         self.txcs.insert(number, txc);
         self.queued.push(number);
         self.unblock_reads();
@@ -146,6 +150,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             self.deferred.fill(*phys, written.write, data);
         }
         self.batch.put(key::deferred(seq), value);
+        self.perf.deferred(record.bytes());
         self.deferred.push(record);
         txc.deferred = Vec::new();
     }
@@ -158,7 +163,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
         for number in self.queued.drain(..) {
             if let Some(txc) = self.txcs.get_mut(&number) {
-                txc.state = TxcState::KvSubmitted;
+                txc.enter(TxcState::KvSubmitted, self.now, &mut self.perf);
             }
             self.applied.push(number);
         }
@@ -182,6 +187,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
         if self.dev_flushing.is_none() && !self.dev_waiting.is_empty() {
             self.dev_flushing = Some(std::mem::take(&mut self.dev_waiting));
+            self.dev_flush_since = self.now;
             let id = self.io(IoKind::DevFlush);
             self.note_flush(id);
             self.dev.flush(id);
@@ -201,6 +207,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     pub(crate) fn handle_dev_flushed(&mut self) {
+        self.perf.dev_flushed(self.now - self.dev_flush_since);
         for who in self.dev_flushing.take().unwrap_or_default() {
             match who {
                 FlushFor::Txc(number) => {
@@ -219,12 +226,15 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let covered = self.flushing.partition_point(|older| older.id <= id);
         if let Some(last) = covered.checked_sub(1).and_then(|at| self.flushing.get(at)) {
             self.flush_took.learn(self.now - last.since);
+            self.perf.kv_flushed(self.now - last.since);
         }
         let numbers: Vec<u64> = self.flushing.drain(..covered).flat_map(|flush| flush.txcs).collect();
         for number in numbers {
-            let Some(txc) = self.txcs.remove(&number) else { continue };
+            let Some(mut txc) = self.txcs.remove(&number) else { continue };
+            self.perf.left(txc.state, self.now - txc.since);
+            self.perf.committed(self.now - txc.submitted, txc.throttled_for);
             self.deferred.committed = self.deferred.committed.max(txc.deferred_seq);
-            let mut free = txc.freed;
+            let mut free = std::mem::take(&mut txc.freed);
             free.retain(|phys| match self.deferred.blocks.get_mut(phys) {
                 Some(b) => {
                     b.freed = true;
@@ -352,6 +362,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     fn read_for_pend(&mut self, class: Class, pend: u64, piece: usize, block: Block, attempts: u32) {
+        self.perf.penalty_read();
         let id = self.io(IoKind::PendRead { pend, piece, block, attempts });
         self.want(class, id, Job::Read { off: block.phys * BLOCK, len: BLOCK as usize });
     }

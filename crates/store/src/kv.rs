@@ -74,6 +74,30 @@ pub struct KvSpace {
     pub spilled: u64,
 }
 
+/// What an engine has done, and what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KvFigures {
+    /// Look-ups of single keys that reached the engine, and the nanoseconds they took.
+    pub gets: (u64, u64),
+    /// Batches applied, and the nanoseconds that took.
+    pub submits: (u64, u64),
+    /// Memory in memtables and in what waits to get there.
+    pub memtable_bytes: u64,
+    /// Memory in the block cache, and how much it may be.
+    pub cache_bytes: u64,
+    pub cache_bytes_max: u64,
+    /// Bytes of tables on disk, and how many may be there.
+    pub table_bytes: u64,
+    pub table_bytes_max: u64,
+    /// Bytes of the log that are in use, and all of it.
+    pub log_bytes: u64,
+    pub log_bytes_max: u64,
+    /// Files on disk.
+    pub files: u64,
+    /// What compaction has still to rewrite, about.
+    pub pending_compaction_bytes: u64,
+}
+
 /// An ordered map of byte strings with batches and a log.
 ///
 /// Promised by an implementation: after a crash the state is that of some prefix of the applied batches, and the
@@ -102,6 +126,14 @@ pub trait Kv {
     fn space(&self) -> Option<KvSpace> {
         None
     }
+
+    /// What the engine has done and holds; zeros if it does not count.
+    fn figures(&self) -> KvFigures {
+        KvFigures::default()
+    }
+
+    /// From now on so many bytes for blocks of tables, and for what is not in tables yet.
+    fn set_memory(&mut self, _cache_bytes: u64, _memtable_bytes: u64) {}
 
     /// Bytes on disk between two keys, roughly; 0 if the engine cannot tell.
     fn approximate_size(&self, _from: &[u8], _to: &[u8]) -> u64 {

@@ -10,6 +10,7 @@ use types::Errno;
 impl<D: BlockDev, K: Kv> Store<D, K> {
     /// The onode as the database has it; one that does not exist if it has none.
     pub(crate) fn load_onode(&mut self, key: &[u8]) -> Result<Box<Onode>, Errno> {
+        self.perf.onode_missed();
         let absent = || Box::new(Onode { complete: true, ..Onode::default() });
         if self.names.lacks(key) {
             return Ok(absent());

@@ -150,6 +150,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     ) -> Result<T, Errno> {
         let key = key::object(coll.shard, obj);
         if let Some(o) = self.onodes.get_mut(&key) {
+            self.perf.onode_hit();
             return Ok(f(o));
         }
         self.check_alive()?;

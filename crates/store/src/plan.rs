@@ -162,7 +162,10 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let key = Bytes::from(key::object(txn.coll.shard, obj));
             let is_new = || matches!(txn.ops.first(), Some(Op::Create(new)) if new.0 as usize == i);
             let (key, onode, known) = match self.onodes.take(&key) {
-                Some((key, onode)) => (key, onode, true),
+                Some((key, onode)) => {
+                    self.perf.onode_hit();
+                    (key, onode, true)
+                }
                 None if is_new() => (key, Box::new(Onode { complete: true, ..Onode::default() }), false),
                 None => match self.load_onode(&key) {
                     Ok(onode) => (key, onode, false),

@@ -14,7 +14,7 @@ use crate::*;
 use bytes::Bytes;
 use std::sync::Arc;
 use types::msg::BufList;
-use types::{Errno, Now, ShardPgId};
+use types::{Errno, Mono, Now, ShardPgId};
 
 /// Longest single device read, in blocks.
 const RUN_BLOCKS_MAX: usize = 1024;
@@ -29,6 +29,9 @@ pub(crate) struct ReadOp {
     off: u64,
     len: u64,
     flags: ReadFlags,
+    since: Mono,
+    /// The device was asked.
+    device: bool,
     /// How often the device has been wrong.
     attempts: u32,
     /// Device reads not answered.
@@ -79,8 +82,8 @@ impl Bad {
 }
 
 impl ReadOp {
-    pub fn new(id: ReadId, coll: ShardPgId, key: Bytes, off: u64, len: u64, flags: ReadFlags) -> Self {
-        ReadOp { id, coll, key, off, len, flags, attempts: 0, ios: 0, parts: Vec::new(), bad: Vec::new() }
+    pub fn new(since: Mono, id: ReadId, coll: ShardPgId, key: Bytes, off: u64, len: u64, flags: ReadFlags) -> Self {
+        ReadOp { id, coll, key, off, len, flags, since, device: false, attempts: 0, ios: 0, parts: Vec::new(), bad: Vec::new() }
     }
 }
 
@@ -114,6 +117,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if self.onodes.get_mut(key).is_none() {
             let onode = self.load_onode(key)?;
             self.onodes.insert(key.clone(), onode);
+        } else {
+            self.perf.onode_hit();
         }
         Ok(self.onodes.take(key).expect("it is in the cache"))
     }
@@ -221,6 +226,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 }
             }
         }
+        op.device |= op.ios > 0;
+        self.perf.read_planned(op.bytes(true), op.bytes(false));
         if op.ios == 0 { self.finish_read(op) } else { drop(self.reads.insert(number, op)) }
     }
 
@@ -335,6 +342,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     fn answer(&mut self, op: &ReadOp, result: Result<ReadData, Errno>) {
+        self.perf.read_done(self.now - op.since, op.device, op.attempts > 0, matches!(result, Err(Errno::EIO)));
         self.events.push_back(StoreEvent::ReadDone { id: op.id, result });
     }
 
@@ -386,6 +394,17 @@ impl ReadOp {
                 None => self.bad.push(Bad::plain(part.lblk, part.run.block(part.at), None)),
             }
         }
+    }
+
+    /// Bytes that are in memory, or that the device has to give.
+    fn bytes(&self, in_memory: bool) -> u64 {
+        let of = |part: &Part| match part {
+            Part::Memory(data) if in_memory => data.len() as u64,
+            Part::Device { blocks, .. } if !in_memory => blocks.len() as u64 * BLOCK,
+            Part::Packed(part) if !in_memory => part.run.blocks.len() as u64 * BLOCK,
+            _ => 0,
+        };
+        self.parts.iter().map(of).sum()
     }
 
     /// The answer, cut out of whole blocks.

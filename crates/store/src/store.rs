@@ -7,6 +7,7 @@ use crate::budget::Budget;
 use crate::cache::{BlockCache, BlockHasher, OnodeCache};
 use crate::deferred::Deferred;
 use crate::names::Names;
+use crate::perf::StorePerf;
 use crate::queue::DeviceQueue;
 use crate::read::ReadOp;
 use crate::txc::{Pend, Txc, TxcState};
@@ -56,6 +57,9 @@ pub struct Store<D, K> {
     pub(crate) cache: BlockCache,
     pub(crate) budget: Budget,
     pub(crate) verified: Verified,
+    pub(crate) perf: StorePerf,
+    /// Bytes of memory that the process had a moment ago; 0 if nobody said.
+    pub(crate) resident: u64,
     pub(crate) nid_next: u64,
     pub(crate) stored: u64,
 
@@ -85,6 +89,8 @@ pub struct Store<D, K> {
     /// When somebody last asked for something or an I/O ended.
     pub(crate) now: Mono,
     pub(crate) deferred: Deferred,
+    /// Deferred bytes that there is memory for.
+    pub(crate) deferred_most: u64,
 
     // I/O.
     pub(crate) queue: DeviceQueue,
@@ -93,6 +99,7 @@ pub struct Store<D, K> {
     /// Who waits for the device flush after the one in flight, and for that one.
     pub(crate) dev_waiting: Vec<FlushFor>,
     pub(crate) dev_flushing: Option<Vec<FlushFor>>,
+    pub(crate) dev_flush_since: Mono,
     pub(crate) reads: ById<ReadOp>,
     pub(crate) read_next: u64,
     /// Reads of objects with data in flight.
@@ -155,7 +162,13 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// to the collection), EIO (poisoned).
     pub fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
         self.now = now.mono;
-        self.start(Txc::new(txc, txn.coll), txn)
+        self.start(Txc::new(self.now, txc, txn.coll), txn)
+    }
+
+    /// The same on the account of a class of work: in its turn at the device.
+    pub fn submit_as(&mut self, now: Now, txc: TxcId, txn: Transaction, class: Class) -> Result<(), Errno> {
+        self.now = now.mono;
+        self.start(Txc { class, ..Txc::new(self.now, txc, txn.coll) }, txn)
     }
 
     /// The same for much data that no client waits for, as recovery: it goes straight to free space, however small its pieces are, unless flushes are slow
@@ -163,7 +176,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     pub fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
         self.now = now.mono;
         let bulk = self.flush_took.0 < self.config.bulk_flush_max;
-        self.start(Txc { bulk, class: Class::Recovery, ..Txc::new(txc, txn.coll) }, txn)
+        self.start(Txc { bulk, class: Class::Recovery, ..Txc::new(self.now, txc, txn.coll) }, txn)
     }
 
     fn start(&mut self, txc: Txc, txn: Transaction) -> Result<(), Errno> {
@@ -181,7 +194,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     pub fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) {
         let key = key::object(coll.shard, obj).into();
         flags.trust.into_iter().for_each(|trust| self.verified.want(trust));
-        self.start_read(ReadOp::new(id, coll, key, off, len, flags));
+        self.start_read(ReadOp::new(self.now, id, coll, key, off, len, flags));
     }
 
     /// A device or key-value I/O has ended.
@@ -244,6 +257,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Changes what can be changed while it is open.
     pub fn tune(&mut self, tuning: Tuning) {
         self.config.tune(tuning);
+        self.config.deferred_bytes_max = self.config.deferred_bytes_max.min(self.deferred_most);
         self.queue.depth_max = tuning.queue_depth_max.max(1);
     }
 
@@ -277,9 +291,33 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.policies.get(&pool).copied().unwrap_or(self.config.policy)
     }
 
-    /// The process has so many bytes of memory: caches give way if that is too much. True if it is.
-    pub fn fit_memory(&mut self, resident: u64) -> bool {
+    /// The process has so many bytes of memory: caches give way if that is too much.
+    pub fn fit_memory(&mut self, resident: u64) -> Pressure {
+        self.resident = resident;
         self.budget.fit(resident, self.config.memory_target)
+    }
+
+    /// Forgets what can be read again: objects that are not in use, and data.
+    pub fn drop_caches(&mut self) {
+        // The first looks take away that something was used lately, the next what was packed then.
+        for _ in 0..3 {
+            self.onodes.trim(0);
+            self.cache.trim(0);
+        }
+    }
+
+    /// What the process is to take from now on. Until this is called it is what `StoreConfig` says.
+    pub fn set_memory(&mut self, memory: Memory) {
+        let mut usual = StoreConfig::default();
+        usual.tune(Tuning::of(self.facts.profile));
+        let budgets = memory.budgets(&usual);
+        let c = &mut self.config;
+        (c.memory_target, c.onode_cache_bytes, c.data_cache_bytes) = (budgets.target, budgets.onodes, budgets.data);
+        // Where there is enough memory, options have their say.
+        self.deferred_most = if budgets.deferred < usual.deferred_bytes_max { budgets.deferred } else { u64::MAX };
+        c.deferred_bytes_max = c.deferred_bytes_max.min(self.deferred_most);
+        self.budget.keep(memory.cache_min, budgets.onodes + budgets.data);
+        self.kv.set_memory(budgets.kv_cache, budgets.memtables);
     }
 
     /// How much is where; see `StatFs`.

@@ -9,7 +9,8 @@ use crate::{KvBatch, KvOp, Policy, TxcId};
 use bytes::Bytes;
 use qos::Class;
 use std::sync::Arc;
-use types::ShardPgId;
+use std::time::Duration;
+use types::{Mono, ShardPgId};
 
 /// Where a transaction is; what an operator is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -110,6 +111,12 @@ pub(crate) struct Txc {
     /// Other collections that it makes or ends.
     pub others: Vec<ShardPgId>,
     pub state: TxcState,
+    /// When it was submitted, and since when it is in its state.
+    pub submitted: Mono,
+    pub since: Mono,
+    /// Since when it waits for room among the deferred writes, and how long it did.
+    pub throttled: Option<Mono>,
+    pub throttled_for: Duration,
     pub changes: Vec<Change>,
     /// On whose account its data is written.
     pub class: Class,
@@ -138,12 +145,16 @@ pub(crate) struct Txc {
 }
 
 impl Txc {
-    pub fn new(id: TxcId, coll: ShardPgId) -> Self {
+    pub fn new(now: Mono, id: TxcId, coll: ShardPgId) -> Self {
         Txc {
             id,
             coll,
             others: Vec::new(),
             state: TxcState::Prepare,
+            submitted: now,
+            since: now,
+            throttled: None,
+            throttled_for: Duration::ZERO,
             changes: Vec::new(),
             class: Class::Client,
             bulk: false,

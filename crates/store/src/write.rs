@@ -53,16 +53,18 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let direct = if covers(0, tail, end / BLOCK, old_size) { end - at } else { end - at - tail };
             if !small && start == 0 && direct > 0 {
                 let mut data = cutter.take(direct as usize);
-                if direct % BLOCK > 0 {
-                    data.push(zeros((BLOCK - direct % BLOCK) as usize));
+                let pad = direct.next_multiple_of(BLOCK) - direct;
+                if pad > 0 {
+                    data.push(zeros(pad as usize));
                 }
-                self.write_direct(number, txc, o, lblk, data)?;
+                self.write_direct(number, txc, o, lblk, data, pad)?;
                 at += direct;
                 continue;
             }
             let from = Source::Bytes(cutter.take(n as usize).contiguous());
             let piece = Piece { at: start as usize, len: n as usize, from_at: 0, from };
             let whole = covers(start, n, lblk, old_size);
+            self.perf.wrote_small(n, !whole);
             self.write_block(number, txc, o, lblk, vec![piece], !whole)?;
             at += n;
         }
@@ -106,9 +108,10 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         Ok(())
     }
 
-    /// Whole blocks straight to free space.
-    fn write_direct(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, lblk: u64, data: BufList) -> Result<(), Errno> {
+    /// Whole blocks straight to free space; the last `pad` bytes are nobody's.
+    fn write_direct(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, lblk: u64, data: BufList, pad: u64) -> Result<(), Errno> {
         let runs = self.alloc.allocate(data.len() as u64 / BLOCK);
+        self.perf.wrote_big(data.len() as u64, pad, runs.len() as u64);
         let mut cutter = Cutter::new(data);
         let mut lblk = lblk;
         for (first, n) in runs {

@@ -223,6 +223,21 @@ impl FileDev {
     }
 }
 
+/// Bytes that are left on the file system of a directory; 0 if it cannot be opened.
+pub(crate) fn room_of(dir: &Path) -> u64 {
+    File::open(dir).ok().and_then(|dir| room_on(&dir)).unwrap_or(0)
+}
+
+/// Bytes that are left on the file system of a file.
+fn room_on(file: &File) -> Option<u64> {
+    let mut fs = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
+    // SAFETY: the descriptor is ours, and the kernel writes one statvfs where there is room for one.
+    let done = unsafe { libc::fstatvfs(file.as_raw_fd(), fs.as_mut_ptr()) };
+    // SAFETY: zeroed before, and plain numbers.
+    let fs = unsafe { fs.assume_init() };
+    (done == 0).then(|| fs.f_bavail.saturating_mul(fs.f_frsize))
+}
+
 impl BlockDev for FileDev {
     fn size(&self) -> u64 {
         self.size
@@ -240,12 +255,7 @@ impl BlockDev for FileDev {
         if !self.sparse {
             return None;
         }
-        let mut fs = std::mem::MaybeUninit::<libc::statvfs>::zeroed();
-        // SAFETY: the descriptor is ours, and the kernel writes one statvfs where there is room for one.
-        let done = unsafe { libc::fstatvfs(self.file.as_raw_fd(), fs.as_mut_ptr()) };
-        // SAFETY: zeroed before, and plain numbers.
-        let fs = unsafe { fs.assume_init() };
-        (done == 0).then(|| fs.f_bavail.saturating_mul(fs.f_frsize))
+        room_on(&self.file)
     }
 
     fn read(&mut self, id: IoId, off: u64, len: usize) {

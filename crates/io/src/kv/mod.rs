@@ -30,12 +30,14 @@ use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamilyDescriptor, CompactOptions, DB, DBCompressionType, DBPath, DBRawIterator, DBRecoveryMode,
     ErrorKind, Options, WriteBatch,
 };
+use std::cell::Cell;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use slow::Levels;
-use store::{IoId, Kv, KvBatch, KvError, KvSpace};
+use std::time::Instant;
+use store::{IoId, Kv, KvBatch, KvError, KvFigures, KvSpace};
 use tables::Tables;
 use types::Errno;
 
@@ -157,13 +159,21 @@ pub struct RocksKv {
     slow: Option<(PathBuf, Slow)>,
     /// Where the engine counts, if it does.
     counting: Option<Options>,
+    /// Of all tables.
+    cache: Cache,
+    cache_bytes: u64,
+    config: RocksConfig,
+    /// Look-ups that reached the engine and batches, and their nanoseconds.
+    gets: Cell<(u64, u64)>,
+    submits: (u64, u64),
 }
 
 impl RocksKv {
     /// Opens a database, or makes an empty one. Flushes are answered through `sink`.
     pub fn open(config: &RocksConfig, sink: impl IoSink + 'static) -> Result<Self, OpenError> {
         crc::check();
-        let (db, options) = until_free(|e| matches!(e, OpenError::InUse(_)), || open_db(config))?;
+        let cache = Cache::new_lru_cache(config.cache_bytes);
+        let (db, options) = until_free(|e| matches!(e, OpenError::InUse(_)), || open_db(config, &cache))?;
         let tables = Tables::new(Arc::new(db), config.layout);
         let journal = if config.layout.has_journal() { Some(Journal::open(&tables, config)?) } else { None };
         let log = match &journal {
@@ -172,7 +182,19 @@ impl RocksKv {
         };
         let (flusher, thread) = Flusher::start(log, sink).map_err(OpenError::Thread)?;
         let slow = config.slow.clone().map(|slow| (config.dir.clone(), slow));
-        Ok(RocksKv { tables, journal, flusher, thread: Some(thread), slow, counting: config.statistics.then_some(options) })
+        Ok(RocksKv {
+            tables,
+            journal,
+            flusher,
+            thread: Some(thread),
+            slow,
+            counting: config.statistics.then_some(options),
+            cache,
+            cache_bytes: config.cache_bytes as u64,
+            config: config.clone(),
+            gets: Cell::default(),
+            submits: (0, 0),
+        })
     }
 
     /// For an event loop that sees to flushes itself.
@@ -216,6 +238,17 @@ impl RocksKv {
         self.tables.check_background()
     }
 
+    fn apply_batch(&mut self, batch: &KvBatch) -> Result<(), KvError> {
+        if let Some(journal) = &mut self.journal {
+            return journal.apply(&self.tables, batch);
+        }
+        let mut out = WriteBatch::default();
+        for (i, op) in batch.ops.iter().enumerate() {
+            self.tables.add(&mut out, op, &batch.ops[..i])?;
+        }
+        self.tables.write(out)
+    }
+
     /// Up to `limit` pairs of a range, from its lower end or its upper: what the database has, and the journal's rows.
     fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize, ascending: bool) -> Result<Vec<(Bytes, Bytes)>, KvError> {
         if let Some(journal) = &self.journal {
@@ -242,10 +275,9 @@ impl RocksKv {
 }
 
 /// And the options that it was opened with.
-fn open_db(config: &RocksConfig) -> Result<(DB, Options), OpenError> {
-    let cache = Cache::new_lru_cache(config.cache_bytes);
+fn open_db(config: &RocksConfig, cache: &Cache) -> Result<(DB, Options), OpenError> {
     let of_family = |name: &'static str| {
-        let mut o = base_options(config, &cache);
+        let mut o = base_options(config, cache);
         config.tuning.apply(name, &mut o);
         if config.layout.has_journal() {
             leave_flushes_to_the_journal(config, &mut o);
@@ -390,7 +422,10 @@ impl Kv for RocksKv {
         if let Some(known) = self.journal.as_ref().and_then(|journal| journal.get(key)) {
             return Ok(known);
         }
+        let since = Instant::now();
         let found = self.tables.db.get_pinned_cf(self.tables.family(key), key).map_err(|e| kv_error("get", e))?;
+        let (n, ns) = self.gets.get();
+        self.gets.set((n + 1, ns + since.elapsed().as_nanos() as u64));
         Ok(found.map(|v| Bytes::copy_from_slice(&v)))
     }
 
@@ -403,14 +438,10 @@ impl Kv for RocksKv {
     }
 
     fn apply(&mut self, batch: KvBatch) -> Result<(), KvError> {
-        if let Some(journal) = &mut self.journal {
-            return journal.apply(&self.tables, &batch);
-        }
-        let mut out = WriteBatch::default();
-        for (i, op) in batch.ops.iter().enumerate() {
-            self.tables.add(&mut out, op, &batch.ops[..i])?;
-        }
-        self.tables.write(out)
+        let since = Instant::now();
+        let done = self.apply_batch(&batch);
+        self.submits = (self.submits.0 + 1, self.submits.1 + since.elapsed().as_nanos() as u64);
+        done
     }
 
     fn flush(&mut self, id: IoId) {
@@ -425,6 +456,40 @@ impl Kv for RocksKv {
         let (dir, slow) = self.slow.as_ref()?;
         let Usage { used, room, spilled } = slow.usage(dir);
         Some(KvSpace { used, total: room, spilled })
+    }
+
+    fn figures(&self) -> KvFigures {
+        let db = &self.tables.db;
+        let of_all = |name: &str| -> u64 {
+            self.tables.families().into_iter().filter_map(|cf| db.property_int_value_cf(cf, name).ok().flatten()).sum()
+        };
+        let (log_bytes, log_bytes_max) = self.journal.as_ref().map_or((0, 0), Journal::used);
+        let table_bytes = of_all("rocksdb.total-sst-files-size");
+        let cache_bytes = db.property_int_value("rocksdb.block-cache-usage").ok().flatten().unwrap_or(0);
+        KvFigures {
+            gets: self.gets.get(),
+            submits: self.submits,
+            memtable_bytes: self.memory() - cache_bytes,
+            cache_bytes,
+            cache_bytes_max: self.cache_bytes,
+            table_bytes,
+            table_bytes_max: table_bytes + crate::block::room_of(&self.config.dir),
+            log_bytes,
+            log_bytes_max,
+            files: db.live_files().map_or(0, |files| files.len() as u64),
+            pending_compaction_bytes: of_all("rocksdb.estimate-pending-compaction-bytes"),
+        }
+    }
+
+    fn set_memory(&mut self, cache_bytes: u64, memtable_bytes: u64) {
+        if self.cache_bytes != cache_bytes {
+            self.cache.set_capacity(cache_bytes as usize);
+            self.cache_bytes = cache_bytes;
+        }
+        self.config.memtable_bytes = memtable_bytes as usize;
+        if let Some(journal) = &mut self.journal {
+            journal.memtable_bytes_max = self.config.memtable_bytes_max();
+        }
     }
 
     fn approximate_size(&self, from: &[u8], to: &[u8]) -> u64 {

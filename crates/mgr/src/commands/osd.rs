@@ -32,11 +32,11 @@ impl Mgr {
         match (args.str("filter_by"), args.str("filter")) {
             (Some("class"), Some(class)) => {
                 let known = self.osdmap().crush.class_id(class).is_some();
-                let unknown = || CommandError::invalid(format!("specified class '{class}' is not valid"));
+                let unknown = || CommandError::invalid(format!("'{class}' not a pool, crush node or device class name"));
                 filter.class = Some(known.then(|| class.to_string()).ok_or_else(unknown)?);
             }
             (Some("name"), Some(name)) => {
-                let unknown = || CommandError::invalid(format!("unknown filter name '{name}'"));
+                let unknown = || CommandError::invalid(format!("'{name}' not a pool, crush node or device class name"));
                 filter.under = Some(self.osdmap().crush.item(name).ok_or_else(unknown)?);
             }
             _ => {}

@@ -5,6 +5,7 @@ use crate::core::Mgr;
 use crate::show::{pg_json, pg_text};
 use admin::command::{Args, Command, CommandError, Reply};
 use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 use types::pg::{PgState, PgStat};
 use types::{Errno, Now, OsdId, PgId, PoolId, Utime};
@@ -17,7 +18,8 @@ impl Mgr {
                 false => Reply::output(self.pg_stat_text()),
             }),
             "pg dump" => Ok(self.pg_dump(command, &args.strings("dumpcontents"), command.format.is_json())),
-            "pg dump_json" => Ok(self.pg_dump(command, &args.strings("dumpcontents"), true)),
+            // Whatever parts it names, it shows all.
+            "pg dump_json" => Ok(self.pg_dump(command, &[], true)),
             "pg dump_pools_json" => Ok(self.pg_dump(command, &["pools"], true)),
             "pg ls" | "pg ls-by-pool" | "pg ls-by-osd" | "pg ls-by-primary" => self.pg_ls(now, command, args),
             "pg dump_stuck" => self.dump_stuck(now, command, args),
@@ -30,7 +32,8 @@ impl Mgr {
     fn pg_dump(&self, command: &Command, what: &[&str], json: bool) -> Reply {
         let asked = |part: &str| what.contains(&part) || what.contains(&"all") || what.is_empty();
         let whole = what.is_empty() || what.contains(&"all");
-        let status = format!("dumped {}", if what.is_empty() { "all".into() } else { what.join(",") });
+        let named: BTreeSet<&str> = what.iter().copied().collect();
+        let status = format!("dumped {}", if what.is_empty() { "all".into() } else { named.into_iter().collect::<Vec<_>>().join(",") });
         let output = match json {
             true => {
                 // A command that has JSON in its name gives it even to who asks for plain text.
@@ -51,7 +54,8 @@ impl Mgr {
             return out;
         }
         if summary {
-            out += &(self.basic_text() + &self.sum_text(true) + &self.osd_sum_text());
+            // Nothing else beside it, as in stock.
+            return self.basic_text() + &self.sum_text(true) + &self.osd_sum_text() + pg_text::OMAP_NOTE;
         }
         if asked("pgs") {
             out += &self.pgs_text();
@@ -65,7 +69,7 @@ impl Mgr {
         if asked("pgs_brief") {
             out += &pg_text::pg_briefs(self.pgs().pgs.iter());
         }
-        if summary || asked("pools") || asked("pgs") {
+        if asked("pools") || asked("pgs") {
             out += pg_text::OMAP_NOTE;
         }
         out
@@ -84,6 +88,7 @@ impl Mgr {
         }
         if what.contains(&"sum") || what.contains(&"summary") {
             out.insert("pg_map".into(), self.basic_json().into());
+            return Value::Object(out);
         }
         if asked("pools") {
             out.insert("pool_stats".into(), self.pool_stats_json());
@@ -122,8 +127,12 @@ impl Mgr {
             let in_state = states.is_empty() || states.iter().any(|wanted| matches(s.state, *wanted));
             pool.is_none_or(|pool| id.pool == pool) && of_osd && in_state
         };
-        let pgs = self.pgs().pgs.iter().filter(chosen);
+        let mut pgs = self.pgs().pgs.iter().filter(chosen).peekable();
+        // Of none there is no table, and no list.
+        let none = pgs.peek().is_none();
         Ok(match command.format.is_json() {
+            true if none => both(command, &json!({"pg_ready": true})),
+            false if none => Reply::default(),
             true => {
                 let list: Vec<Value> = pgs.map(|(id, s)| pg_json::pg(id, s)).collect();
                 both(command, &json!({"pg_ready": true, "pg_stats": list}))
@@ -134,8 +143,8 @@ impl Mgr {
 
     fn osd_of(&self, args: &Args) -> Result<Option<OsdId>, CommandError> {
         match args.osd("osd") {
-            Some(osd) if self.osdmap().exists(osd) => Ok(Some(osd)),
-            Some(osd) => Err(CommandError::new(Errno::ENOENT, format!("osd {osd} does not exist"))),
+            Some(osd) if self.osdmap().is_up(osd) => Ok(Some(osd)),
+            Some(osd) => Err(CommandError::new(Errno::EAGAIN, format!("osd {osd} is not up"))),
             None => Ok(None),
         }
     }
@@ -185,7 +194,11 @@ fn no_pool(name: &str) -> CommandError {
 
 /// States by their words, joined by plus signs or not.
 fn states(words: &[&str]) -> Result<Vec<PgState>, CommandError> {
-    let one = |word: &str| PgState::from_word(word).ok_or_else(|| CommandError::invalid(format!("'{word}' is not a valid pg state")));
+    let refusal = |word: &str| {
+        let known = PgState::all_words().join("+");
+        CommandError::invalid(format!("'{word}' is not a valid pg state, available choices: {known}"))
+    };
+    let one = |word: &str| PgState::from_word(word).ok_or_else(|| refusal(word));
     let joined = |word: &&str| word.split('+').map(one).try_fold(PgState(0), |all, s| Ok(all | s?));
     words.iter().map(joined).collect()
 }

@@ -42,6 +42,19 @@ pub struct Endpoint {
     global_seq: u64,
     next_sock: u64,
     next_conn: u64,
+    totals: Totals,
+}
+
+/// What an endpoint has done since it began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Totals {
+    pub received: u64,
+    pub sent: u64,
+    /// Bytes on the wire, of whatever is in them.
+    pub bytes_received: u64,
+    pub bytes_sent: u64,
+    /// Connections dialled and accepted.
+    pub connections: u64,
 }
 
 impl Endpoint {
@@ -61,6 +74,7 @@ impl Endpoint {
             actions: VecDeque::new(),
             events: VecDeque::new(),
             global_seq: 0,
+            totals: Totals::default(),
             next_sock: 1,
             next_conn: 1,
         }
@@ -173,6 +187,7 @@ impl Endpoint {
         self.now = now;
         if let Some(s) = self.socks.get_mut(&sock) {
             s.active = now.mono;
+            self.totals.bytes_received += bytes.len() as u64;
             s.rx.push(bytes);
             self.pump(sock);
         }
@@ -196,6 +211,7 @@ impl Endpoint {
         while let Some(sock) = self.dirty.pop_front() {
             let bufs = self.collect(sock);
             if !bufs.is_empty() {
+                self.totals.bytes_sent += bufs.iter().map(|b| b.len() as u64).sum::<u64>();
                 return Some(Action::Transmit { sock, bufs });
             }
             // Acknowledging may have ended the socket.
@@ -231,9 +247,15 @@ impl Endpoint {
         self.conns.len()
     }
 
+    /// What was done since the beginning.
+    pub fn totals(&self) -> Totals {
+        self.totals
+    }
+
     fn new_conn_id(&mut self) -> ConnId {
         let id = ConnId(self.next_conn);
         self.next_conn += 1;
+        self.totals.connections += 1;
         id
     }
 

@@ -15,6 +15,7 @@ impl Endpoint {
     /// Sends `msg` on an open session.
     pub(super) fn transmit(&mut self, sock: SockId, id: ConnId, msg: RawMessage) -> Result<(), Fault> {
         let (Some(s), Some(conn)) = (self.socks.get_mut(&sock), self.conns.get_mut(&id)) else { return Ok(()) };
+        self.totals.sent += 1;
         conn.out_seq += 1;
         conn.high_seq = conn.high_seq.max(conn.out_seq);
         conn.acked_seq = conn.in_seq;
@@ -47,6 +48,7 @@ impl Endpoint {
         // A gap is the sender's affair (kernel clients take messages back); a repeat was delivered already.
         if seq > last {
             conn.in_seq = seq;
+            self.totals.received += 1;
             self.events.push_back(Event::Message { conn: id, msg });
         }
         Ok(())

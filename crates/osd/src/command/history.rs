@@ -3,6 +3,7 @@
 //! Upstream: OpHistory in src/common/TrackedOp.cc; OpRequest::filter_out, src/osd/OpRequest.cc.
 
 use crate::cls::Origin;
+use crate::stages;
 use serde_json::{Value, json};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
@@ -28,8 +29,11 @@ pub(crate) struct History {
 #[derive(Debug, Clone)]
 pub(crate) struct Finished {
     pub description: String,
-    pub origin: Origin,
-    pub tid: u64,
+    /// Who wanted it; nobody, of what one OSD does for another.
+    pub client: Option<(Origin, u64)>,
+    pub flag_point: &'static str,
+    /// Its stages, each with the time since it came.
+    pub events: Vec<(String, Duration)>,
 }
 
 #[derive(Debug, Clone)]
@@ -41,22 +45,21 @@ struct Past {
 
 impl Past {
     fn show(&self, now: Now) -> Value {
+        let age = now.mono - self.ended + self.took;
+        let since = stages::began(now, age);
+        let client = self.op.client.as_ref().map(|(origin, tid)| (origin, *tid));
         json!({
             "description": self.op.description,
-            "age": (now.mono - self.ended + self.took).as_secs_f64(),
+            "initiated_at": since.to_string(),
+            "age": age.as_secs_f64(),
             "duration": self.took.as_secs_f64(),
-            "type_data": type_data("done", Some((&self.op.origin, self.op.tid))),
+            "type_data": stages::type_data(self.op.flag_point, client, since, &self.op.events),
         })
     }
-}
 
-/// How far an operation has come, and who wants it.
-pub(crate) fn type_data(stage: &str, client: Option<(&Origin, u64)>) -> Value {
-    let mut data = json!({"flag_point": stage});
-    if let Some((origin, tid)) = client {
-        data["client_info"] = json!({"client": origin.inst.to_string(), "client_addr": origin.addr.to_string(), "tid": tid});
+    fn is_wanted(&self, senders: &Senders) -> bool {
+        senders.want(self.op.client.as_ref().map(|(origin, _)| origin))
     }
-    data
 }
 
 impl Default for History {
@@ -98,13 +101,13 @@ impl History {
         if !by_duration {
             list.sort_by_key(|p| p.ended);
         }
-        let ops: Vec<Value> = list.into_iter().filter(|p| senders.want(Some(&p.op.origin))).map(|p| p.show(now)).collect();
+        let ops: Vec<Value> = list.into_iter().filter(|p| p.is_wanted(senders)).map(|p| p.show(now)).collect();
         json!({"size": self.size, "duration": self.kept.as_secs(), "ops": ops})
     }
 
     /// As `dump_historic_slow_ops` prints them.
     pub fn dump_slow(&self, now: Now, senders: &Senders) -> Value {
-        let ops: Vec<Value> = self.slow.iter().filter(|p| senders.want(Some(&p.op.origin))).map(|p| p.show(now)).collect();
+        let ops: Vec<Value> = self.slow.iter().filter(|p| p.is_wanted(senders)).map(|p| p.show(now)).collect();
         json!({"num to keep": self.slow_size, "threshold to keep": self.slow_from.as_secs(), "Ops": ops})
     }
 }
@@ -173,7 +176,7 @@ mod tests {
         let mut h = History { size: 2, kept: Duration::from_secs(60), slow_size: 2, slow_from: Duration::from_secs(10), ..History::default() };
         let client = origin("10.0.0.1:5000", 33);
         let end = |h: &mut History, at_s: u64, took_s: u64| {
-            let op = Finished { description: format!("took {took_s}"), origin: client, tid: took_s };
+            let op = Finished { description: format!("took {took_s}"), client: Some((client, took_s)), flag_point: "started", events: Vec::new() };
             h.note(Mono(at_s * 1_000_000_000), Duration::from_secs(took_s), || op);
         };
         [1, 11, 2, 12, 3, 13].into_iter().for_each(|took| end(&mut h, 100, took));

@@ -28,6 +28,7 @@ struct Fetch {
 impl Pg {
     pub(super) fn start_copy(&mut self, cx: &mut Cx<'_>, op: ClientOp, source: CopySource) {
         let id = op.id;
+        cx.sh.perf.copy_from();
         self.park(op);
         if source.snap != Snap::HEAD && source.snap != Snap(0) {
             return self.end_copy(cx, id, Err(Errno::EOPNOTSUPP));

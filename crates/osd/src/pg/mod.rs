@@ -42,6 +42,7 @@ pub(crate) use interval::{Mapping, Walk};
 pub(crate) use meta::pg_of;
 pub(crate) use op::{ClientOp, OpSource};
 pub(crate) use query::offset;
+pub(crate) use repop::write_of_row;
 pub(crate) use recount::BUDGET as RECOUNT_BUDGET;
 pub(crate) use scrub::{ScrubOptions, Wanted};
 pub(crate) use slots::tell_slots;
@@ -450,6 +451,16 @@ impl Pg {
             true => self.totals.bytes,
             false => (self.totals.bytes as i128 * self.backfilled as i128 / self.totals.objects as i128) as i64,
         }
+    }
+
+    /// Objects that clients' operations are at work on.
+    pub fn objects_in_use(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// True if it is being removed from this OSD.
+    pub fn is_removing(&self) -> bool {
+        matches!(self.stage, Stage::Removing)
     }
 
     /// The next write's version.

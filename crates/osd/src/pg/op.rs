@@ -11,10 +11,10 @@ use crate::mutation::{Mutation, Step};
 use crate::object::{INFO_ATTR, ObjectInfo};
 use crate::ops::{self, Access, Env, Fetched, Outcome, Plan, ReadKey, WatchAction};
 use crate::perf::OpCost;
+use crate::stages::{self, Mark, Marks};
 use bytes::Bytes;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 use store::{ReadFlags, ReadId};
 use types::msg::BufList;
 use types::msg::internal_osd::PgTotals;
@@ -57,6 +57,7 @@ pub(crate) struct ClientOp {
     pub access: Access,
     pub fetched: Fetched,
     pub received: Mono,
+    pub marks: Marks,
     /// What it has of the intake, if a client asks.
     #[expect(dead_code, reason = "it counts for as long as it is here")]
     pub share: Option<Rc<Share>>,
@@ -77,25 +78,23 @@ pub(super) struct Reply {
     tid: u64,
     msg: MOsdOpReply,
     cost: OpCost,
-    received: Mono,
     reqid: ReqId,
-    origin: Origin,
 }
 
 impl ClientOp {
+    /// It has reached a stage.
+    pub fn mark(&mut self, mark: Mark, now: Mono) {
+        self.marks.note(mark, now - self.received);
+    }
+
     /// One line as `dump_ops_in_flight` shows it.
     pub fn describe(&self) -> String {
         let m = &self.msg;
-        let ops: Vec<&str> = m.ops.iter().map(|o| o.op.name()).collect();
-        format!(
-            "osd_op({} {} {:x} {} [{}] e{})",
-            self.reqid,
-            m.pgid,
-            m.hash,
-            String::from_utf8_lossy(&m.oid),
-            ops.join(","),
-            m.epoch
-        )
+        let ops: Vec<String> = m.ops.iter().map(|o| o.op.to_string()).collect();
+        let snaps: Vec<String> = m.snaps.iter().map(|s| format!("{:x}", s.0)).collect();
+        let retry = if m.retry > 0 { format!(" RETRY={}", m.retry) } else { String::new() };
+        let (ops, snaps, flags) = (ops.join(","), snaps.join(","), osd_flag::words(m.flags));
+        format!("osd_op({} {} {} [{ops}] snapc {:x}=[{snaps}]{retry} {flags} e{})", self.reqid, m.pgid.pg, self.object, m.snap_seq.0, m.epoch)
     }
 }
 
@@ -131,13 +130,14 @@ impl Pg {
         }
     }
 
-    fn start_op(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
+    fn start_op(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
+        op.mark(Mark::ReachedPg, cx.now.mono);
         if op.access.pg {
             return self.run_listing(cx, op);
         }
         if let Err(e) = check_names(cx, &op) {
             let reply = self.error_reply(cx, &op, e);
-            return self.send_reply(cx, reply);
+            return self.send_reply(cx, reply, &op);
         }
         self.queue.arrive(op);
     }
@@ -163,17 +163,20 @@ impl Pg {
         cx.sh.perf.set_op_wip(self.repops.len() as u64);
     }
 
-    fn run(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
+    fn run(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
         // Also one that waited: whoever fenced the client off relies on it that nothing of it happens any more.
         if matches!(op.source, OpSource::Session(_)) && cx.sh.map.is_blocklisted(&op.origin.addr) {
             return self.refuse(cx, op, Errno::ESHUTDOWN);
         }
         if self.must_recover(&op.object, op.access) {
+            op.mark(Mark::WaitsForObject, cx.now.mono);
             return self.wait_for_recovery(cx, op);
         }
         if self.is_held_for_scrub(&op.object, op.access) {
+            op.mark(Mark::WaitsForScrub, cx.now.mono);
             return self.wait_for_scrub(op);
         }
+        op.marks.note_once(Mark::Started, cx.now.mono - op.received);
         if op.access.writes && !is_watch(&op) && self.answer_duplicate(cx, &op) {
             return self.queue.leave(&op.object, op.access);
         }
@@ -261,7 +264,7 @@ impl Pg {
     }
 
     /// `prior` is the object's version and its user version before.
-    fn finish(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan, prior: (EVersion, u64)) {
+    fn finish(&mut self, cx: &mut Cx<'_>, mut op: ClientOp, plan: Plan, prior: (EVersion, u64)) {
         if plan.watch.iter().any(|w| matches!(w, WatchAction::Notify { .. })) {
             cx.sh.next_notify = cx.sh.next_notify.wrapping_add(1);
         }
@@ -273,7 +276,10 @@ impl Pg {
             Verdict::Fail(e) => self.refuse(cx, op, e),
             // The client holds back until the map says there is room, then sends again.
             Verdict::Drop => self.queue.leave(&op.object, op.access),
-            Verdict::Wait => self.wait_for_room(op),
+            Verdict::Wait => {
+                op.marks.note_once(Mark::WaitsForRoom, cx.now.mono - op.received);
+                self.wait_for_room(op);
+            }
         }
     }
 
@@ -360,8 +366,8 @@ impl Pg {
         };
         let results = op.msg.ops.iter().map(result).collect();
         let reply = self.reply(cx, op, known.result, results, known.version, known.user_version);
-        if let Some((reply, _)) = self.repops.hold(known.version.version, reply, op.clone()) {
-            self.send_reply(cx, reply);
+        if let Some((reply, op)) = self.repops.hold(known.version.version, reply, op.clone()) {
+            self.send_reply(cx, reply, &op);
         }
         true
     }
@@ -379,8 +385,8 @@ impl Pg {
             Some(version) => self.repops.hold(version, reply, op),
             None => Some((reply, op)),
         };
-        if let Some((reply, _)) = now {
-            self.send_reply(cx, reply);
+        if let Some((reply, op)) = now {
+            self.send_reply(cx, reply, &op);
         }
     }
 
@@ -423,24 +429,26 @@ impl Pg {
                 writes: op.access.writes,
                 bytes_in: if op.access.writes { op.msg.ops.iter().map(|o| o.indata.len() as u64).sum() } else { 0 },
                 bytes_out,
-                latency: Duration::ZERO,
+                ..OpCost::default()
             },
-            received: op.received,
             reqid: op.reqid,
-            origin: op.origin,
         }
     }
 
-    pub(super) fn send_reply(&mut self, cx: &mut Cx<'_>, reply: Reply) {
+    pub(super) fn send_reply(&mut self, cx: &mut Cx<'_>, reply: Reply, op: &ClientOp) {
         let Some(to) = reply.to else { return };
-        let latency = cx.now.mono - reply.received;
+        let latency = cx.now.mono - op.received;
         cx.sh.client_seen = cx.now.mono;
         tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, reqid = %reply.reqid, result = reply.msg.result, "reply");
-        cx.sh.perf.op_done(OpCost { latency, ..reply.cost });
+        cx.sh.perf.op_done(OpCost { latency, ..reply.cost.with_stages(&op.marks, latency) });
+        let whoami = cx.sh.whoami;
         cx.sh.history.note(cx.now.mono, latency, || {
-            let ops: Vec<&str> = reply.msg.ops.iter().map(|o| o.op.name()).collect();
-            let description = format!("osd_op({} {} {} [{}])", reply.reqid, reply.msg.pgid, reply.msg.oid, ops.join(","));
-            Finished { description, origin: reply.origin, tid: reply.tid }
+            let mut marks = op.marks;
+            if op.access.writes {
+                marks.note(Mark::CommitSent, latency);
+            }
+            let events = stages::events(&marks, &self.peers_line(whoami), Some(latency));
+            Finished { description: op.describe(), client: Some((op.origin, op.tid)), flag_point: stages::flag_point(&marks), events }
         });
         cx.send(to, reply.tid, reply.msg, Durable::Now);
     }
@@ -467,7 +475,14 @@ impl Pg {
             }
         }
         let reply = self.reply(cx, &op, result, results, EVersion::default(), self.last_user_version);
-        self.send_reply(cx, reply);
+        self.send_reply(cx, reply, &op);
+    }
+
+    /// The replicas, as `waiting for subops from` names them.
+    pub(super) fn peers_line(&self, whoami: OsdId) -> String {
+        let mut peers: Vec<OsdId> = self.replicas(whoami).collect();
+        peers.sort_unstable();
+        peers.iter().map(OsdId::to_string).collect::<Vec<_>>().join(",")
     }
 
     /// For each operation in the PG: what it waits for.

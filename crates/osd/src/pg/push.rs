@@ -83,6 +83,7 @@ impl Pushes {
 impl Pg {
     /// Another OSD wants an object of us.
     pub(super) fn handle_pull(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, object: HObject, version: EVersion) {
+        cx.sh.perf.pull_received();
         let held = self.version_of(cx, &object);
         if self.missing.contains_key(&object) || held != Some(version) {
             return self.refuse_pull(cx, from, round, object, version);
@@ -221,6 +222,7 @@ impl Pg {
             return;
         }
         if let Some(Ready { round, parts, data }) = self.pushes.ready.remove(&to) {
+            cx.sh.perf.push_sent(data.len() as u64);
             cx.send_pg_data(to, self.id, round, PgBody::Push(parts), data, Durable::Now);
         }
     }

@@ -66,9 +66,10 @@ impl Pg {
     }
 
     /// Every operation that has not ended.
-    pub fn unfinished(&self) -> impl Iterator<Item = Unfinished<'_>> {
-        let ops = self.ops_in_flight().map(|(op, stage)| Unfinished { op: Some(op), write: None, since: op.received, stage });
-        ops.chain(self.repops.in_flight())
+    pub fn unfinished(&self, whoami: OsdId) -> impl Iterator<Item = Unfinished<'_>> {
+        let ops = self.ops_in_flight().map(|(op, stage)| Unfinished::of_client(op, stage));
+        let peers = move |u| Unfinished { peers: self.peers_line(whoami), ..u };
+        ops.chain(self.repops.in_flight()).map(peers)
     }
 
     fn stage_name(&self) -> &'static str {

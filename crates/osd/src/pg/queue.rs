@@ -66,6 +66,11 @@ impl Queue {
         }
     }
 
+    /// Objects that are in use.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
     /// The next operation to run.
     pub fn pop_ready(&mut self) -> Option<ClientOp> {
         self.ready.pop_front()

@@ -398,6 +398,7 @@ impl Pg {
                 self.give_room(cx, vec![object.clone()]);
                 return self.recovery.note_no_room(object, [cx.sh.whoami]);
             }
+            cx.sh.perf.pull_sent();
             cx.send_pg(from, self.id, round, PgBody::Pull { object: object.clone(), version }, Durable::Now);
             let bytes = self.usual_size();
             return self.take_off(cx, object, Flight { leg: Leg::Pull { from }, bytes, size: 0, since: cx.now.mono });

@@ -5,16 +5,17 @@ use super::op::Reply;
 use super::{ClientOp, Pg, Stage};
 use crate::effects::{Cx, Durable, Peer, TxcRoute};
 use crate::slow::Unfinished;
+use crate::stages::{Mark, Marks, Subop};
 use crate::mutation::Mutation;
 use crate::ops::WatchAction;
 use bytes::Bytes;
 use denc::{Decoder, Encoder};
 use std::collections::{BTreeSet, VecDeque};
-use store::{Op, Transaction, TxcId};
+use store::{Op, Transaction};
 use types::msg::BufList;
 use types::msg::internal_osd::{PgBody, PgTotals, RepOp, RepOpReply};
 use types::pg::{LogOp, PgLogEntry};
-use types::{EVersion, Epoch, HObject, Mono, OsdId};
+use types::{EVersion, Epoch, HObject, Mono, OsdId, ReqId};
 
 /// Trimming waits for that many entries, or for as many as a short log keeps, so that it costs little per write.
 const TRIM_BATCH: usize = 100;
@@ -60,6 +61,13 @@ pub(super) struct Write {
 }
 
 impl RepOps {
+    /// A write has reached a stage.
+    fn mark(&mut self, version: u64, mark: Mark, now: Mono) {
+        if let Some((_, op)) = self.find(version).and_then(|write| write.replies.first_mut()) {
+            op.mark(mark, now);
+        }
+    }
+
     fn find(&mut self, version: u64) -> Option<&mut RepOpState> {
         let first = self.list.front()?.version.version;
         // Versions rise by one: the place is known.
@@ -82,7 +90,8 @@ impl RepOps {
         let stage = |o: &RepOpState| if o.waiting_for.is_empty() { "commit_queued" } else { "wait_repop" };
         self.list.iter().map(move |o| {
             let op = o.replies.first().map(|(_, op)| op);
-            Unfinished { op, write: Some((o.version, &o.object)), since: op.map_or(o.submitted, |op| op.received), stage: stage(o) }
+            let since = op.map_or(o.submitted, |op| op.received);
+            Unfinished { op, write: Some((o.version, &o.object)), subop: None, peers: String::new(), since, stage: stage(o) }
         })
     }
 
@@ -103,7 +112,7 @@ impl RepOps {
 
 impl Pg {
     /// Submits a write here and sends it to every replica, in one turn.
-    pub(super) fn start_write(&mut self, cx: &mut Cx<'_>, write: Write) {
+    pub(super) fn start_write(&mut self, cx: &mut Cx<'_>, mut write: Write) {
         assert!(!self.walk.mapping.premerge, "{}: a write to a PG that waits to be merged", self.id);
         let (version, object) = (write.entry.version, write.entry.object.clone());
         let row = LogRow { entry: write.entry, totals: write.totals };
@@ -123,6 +132,9 @@ impl Pg {
             false => write.mutation.into_transaction(&mut txn, &object),
         }
         self.log_write(cx, &mut txn, row.entry, bytes, trim_to);
+        if let Some((_, op)) = write.answer.as_mut().filter(|_| !waiting_for.is_empty()) {
+            op.mark(Mark::WaitsForSubops, cx.now.mono);
+        }
         let route = TxcRoute::RepOp { pgid: self.id, interval: self.walk.since, version: version.version };
         cx.submit_routed(txn, route);
         self.repops.list.push_back(RepOpState {
@@ -251,6 +263,7 @@ impl Pg {
         if let Some(op) = self.repops.find(version) {
             op.local = true;
         }
+        self.repops.mark(version, Mark::Committed, cx.now.mono);
         self.finish_repops(cx);
     }
 
@@ -263,6 +276,7 @@ impl Pg {
             op.waiting_for.remove(&m.osd);
             op.msg.take_if(|_| op.waiting_for.is_empty());
         }
+        self.repops.mark(m.version.version, Mark::SubopCommitted, cx.now.mono);
         self.finish_repops(cx);
     }
 
@@ -275,8 +289,8 @@ impl Pg {
             if let Some((sender, actions)) = op.watch {
                 self.apply_watch_actions(cx, &sender, &op.object, actions);
             }
-            for (reply, _) in op.replies {
-                self.send_reply(cx, reply);
+            for (reply, op) in op.replies {
+                self.send_reply(cx, reply, &op);
             }
             if op.own {
                 self.lost_committed(cx, &op.object, op.version);
@@ -330,15 +344,19 @@ impl Pg {
             true => self.put_lost(cx, &mut txn, &entry, mutation),
             false => mutation.into_transaction(&mut txn, &entry.object),
         }
+        let row = m.row.clone();
         self.log_write(cx, &mut txn, entry, m.row, m.trim_to);
-        let txc = cx.submit(txn);
-        self.confirm(cx, m.interval, version, txc);
+        let reply = self.confirmation(cx, m.interval, version);
+        let mut marks = Marks::default();
+        [Mark::ReachedPg, Mark::Started].into_iter().for_each(|mark| marks.note(mark, Default::default()));
+        let primary = self.walk.mapping.primary;
+        let subop = Subop { reply, primary, committed_to: m.committed_to, row, received: cx.now.mono, marks };
+        cx.submit_routed(txn, TxcRoute::Subop(Box::new(subop)));
     }
 
-    fn confirm(&self, cx: &mut Cx<'_>, interval: Epoch, version: EVersion, txc: TxcId) {
+    fn confirmation(&self, cx: &Cx<'_>, interval: Epoch, version: EVersion) -> RepOpReply {
         let (epoch, osd, space) = (cx.sh.map.epoch, cx.sh.whoami, cx.own_space());
-        let reply = RepOpReply { pgid: self.id, epoch, interval, osd, version, space };
-        cx.send(Peer::Osd(self.walk.mapping.primary), 0, reply, Durable::After(txc));
+        RepOpReply { pgid: self.id, epoch, interval, osd, version, space }
     }
 
     /// The primary has not heard that we have a write, or not yet: it is durable when what is submitted now is.
@@ -346,8 +364,14 @@ impl Pg {
         let mut txn = self.transaction();
         self.put_meta(&mut txn);
         let txc = cx.submit(txn);
-        self.confirm(cx, interval, version, txc);
+        let reply = self.confirmation(cx, interval, version);
+        cx.send(Peer::Osd(self.walk.mapping.primary), 0, reply, Durable::After(txc));
     }
+}
+
+/// Whose write of which object a row of the log tells of.
+pub(crate) fn write_of_row(row: &[u8]) -> Option<(ReqId, HObject)> {
+    denc::from_slice::<LogRow>(row).ok().map(|row| (row.entry.reqid, row.entry.object))
 }
 
 /// True if the entry gives up an object's newest content.

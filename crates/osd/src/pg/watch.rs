@@ -295,6 +295,7 @@ impl Pg {
             access,
             fetched: Fetched::default(),
             received: cx.now.mono,
+            marks: Default::default(),
             share: None,
         };
         self.queue.arrive(op);

@@ -266,6 +266,7 @@ impl Cluster {
             device_class: String::new(),
             crush_location: BTreeMap::new(),
             limits: Default::default(),
+            memory: Default::default(),
             log_entries_max: self.log_entries_max,
             options: Some(options),
         };

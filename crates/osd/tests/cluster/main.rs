@@ -8,6 +8,7 @@ mod full;
 mod harness;
 mod intake;
 mod leases;
+mod loggers;
 mod lost;
 mod merge;
 mod networks;

@@ -41,6 +41,43 @@ fn lines(c: &Cluster) -> Vec<String> {
     c.said.iter().filter(|line| line.contains("slow request")).cloned().collect()
 }
 
+/// The stages of an operation by name.
+fn events(op: &Value) -> Vec<String> {
+    op["type_data"]["events"].as_array().unwrap().iter().map(|e| e["event"].as_str().unwrap().to_owned()).collect()
+}
+
+fn waits_for(c: &Cluster, primary: OsdId) -> String {
+    let mut replicas: Vec<OsdId> = c.map.pg_to_up_acting(c.pgs()[0]).acting;
+    replicas.retain(|osd| *osd != primary);
+    replicas.sort();
+    format!("waiting for subops from {},{}", replicas[0], replicas[1])
+}
+
+#[test]
+fn finished_operations_are_shown_with_their_stages_on_every_copy() {
+    let (mut c, _, primary, replica) = cluster(1704);
+    assert_eq!(c.write("o", append("x")).result, 0);
+    let shown = answer(&mut c, primary, "dump_historic_ops", json!({}));
+    let op = &shown["ops"][0];
+    let passed = events(op);
+    let wanted = ["initiated", "throttled", "header_read", "all_read", "dispatched", "queued_for_pg", "reached_pg", "started"];
+    assert_eq!(passed[..8], wanted, "{op}");
+    assert_eq!(passed[8], waits_for(&c, primary));
+    let mut acks = passed[9..12].to_vec();
+    acks.sort();
+    assert_eq!(acks, ["op_commit", "sub_op_commit_rec", "sub_op_commit_rec"]);
+    assert_eq!(passed[12..], ["commit_sent", "done"]);
+    assert!(op["description"].as_str().unwrap().contains(":::o:head [append 0~1] snapc 0=[] "), "{op}");
+    let times: Vec<&str> = op["type_data"]["events"].as_array().unwrap().iter().map(|e| e["time"].as_str().unwrap()).collect();
+    assert!(times.is_sorted() && times[0] == op["initiated_at"], "{op}");
+    let shown = answer(&mut c, replica, "dump_historic_ops", json!({}));
+    let op = &shown["ops"][0];
+    assert!(op["description"].as_str().unwrap().starts_with("osd_repop(client."), "{op}");
+    assert!(op["description"].as_str().unwrap().contains(":::o:head v "), "{op}");
+    assert_eq!(events(op)[6..], ["reached_pg", "started", "commit_sent", "done"]);
+    assert_eq!(op["type_data"].get("client_info"), None);
+}
+
 #[test]
 fn a_write_that_a_copy_does_not_confirm_is_told_of_with_what_it_waits_for() {
     let (mut c, _, primary, replica) = cluster(1700);
@@ -53,7 +90,8 @@ fn a_write_that_a_copy_does_not_confirm_is_told_of_with_what_it_waits_for() {
     assert!(c.stats[&primary].slow_ops.oldest_ms >= 2000);
     let shown = blocked(&mut c, primary);
     assert_eq!((shown["num_blocked_ops"].as_u64(), shown["complaint_time"].as_u64()), (Some(1), Some(2)));
-    assert_eq!(shown["ops"][0]["type_data"]["flag_point"], "wait_repop");
+    assert_eq!(shown["ops"][0]["type_data"]["flag_point"], "waiting for sub ops");
+    assert_eq!(events(&shown["ops"][0])[6..], ["reached_pg", "started", &waits_for(&c, primary), "op_commit", "sub_op_commit_rec"]);
     assert!(shown["ops"][0]["description"].as_str().unwrap().starts_with("osd_op(client."), "{shown}");
     // Once, however long it takes.
     c.run_for(Duration::from_secs(8));
@@ -110,10 +148,10 @@ fn operations_are_shown_with_who_wants_them_and_only_of_whom_was_asked_for() {
     for (prefix, list) in [("dump_historic_ops", "ops"), ("dump_historic_ops_by_duration", "ops"), ("dump_historic_slow_ops", "Ops")] {
         let shown = answer(&mut c, primary, prefix, ours.clone());
         let op = &shown[list][0];
-        assert!(op["description"].as_str().unwrap().contains(" o "), "{prefix}: {shown}");
+        assert!(op["description"].as_str().unwrap().contains(":::o:head "), "{prefix}: {shown}");
         assert!(op["duration"].as_f64().unwrap() >= 3.0 && shown[list].as_array().unwrap().len() == 1, "{prefix}: {shown}");
         let client = &op["type_data"]["client_info"];
-        assert_eq!((op["type_data"]["flag_point"].as_str(), client["tid"].as_u64()), (Some("done"), Some(tid)), "{prefix}: {shown}");
+        assert_eq!((op["type_data"]["flag_point"].as_str(), client["tid"].as_u64()), (Some("commit sent; apply or cleanup"), Some(tid)), "{prefix}: {shown}");
         assert!(client["client_addr"].as_str().unwrap().contains("127.0.0.1:10000"), "{prefix}: {shown}");
         assert_eq!(answer(&mut c, primary, prefix, other.clone())[list], json!([]), "{prefix}");
     }
@@ -134,7 +172,7 @@ fn counters_go_back_to_zero_where_their_logger_is_named() {
     let (mut c, _, primary, _) = cluster(1704);
     assert_eq!(c.write("o", append("x")).result, 0);
     let writes = |c: &mut Cluster| answer(c, primary, "perf dump", json!({}))["osd"]["op_w"].as_u64().unwrap();
-    assert_eq!(answer(&mut c, primary, "perf reset", json!({"var": "bluefs"})), json!({"error": "Not find: bluefs"}));
+    assert_eq!(answer(&mut c, primary, "perf reset", json!({"var": "nope"})), json!({"error": "Not find: nope"}));
     assert_eq!(writes(&mut c), 1);
     assert_eq!(answer(&mut c, primary, "perf reset", json!({"var": "osd"})), json!({"success": "perf reset osd"}));
     assert_eq!(writes(&mut c), 0);

@@ -38,6 +38,19 @@ pub mod osd_flag {
     pub const IGNORE_REDIRECT: u32 = 0x200_0000;
     pub const RETURNVEC: u32 = 0x400_0000;
     pub const SUPPORTSPOOLEIO: u32 = 0x800_0000;
+
+    /// By bit, as upstream names them (`ceph_osd_flag_name`).
+    const WORDS: [&str; 28] = [
+        "ack", "onnvram", "ondisk", "retry", "read", "write", "ordersnap", "peerstat_old", "balance_reads", "parallelexec", "pgop", "exec", "???",
+        "localize_reads", "rwordered", "ignore_cache", "skiprwlocks", "ignore_overlay", "flush", "map_snap_clone", "enforce_snapc", "redirected",
+        "known_if_redirected", "full_try", "full_force", "ignore_redirect", "returnvec", "supports_pool_eio",
+    ];
+
+    /// `ondisk+write+known_if_redirected`; `-` without any.
+    pub fn words(flags: u32) -> String {
+        let set: Vec<&str> = (0..32).filter(|bit| flags & 1 << bit != 0).map(|bit| WORDS.get(bit).copied().unwrap_or("???")).collect();
+        if set.is_empty() { "-".into() } else { set.join("+") }
+    }
 }
 
 /// A request to the primary of an object's PG.

@@ -266,6 +266,24 @@ impl Op {
     }
 }
 
+impl std::fmt::Display for Op {
+    /// As `dump_ops_in_flight` shows it: the name, and of what works on an extent that.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.name();
+        match self {
+            Op::Read(e) | Op::SparseRead(e) | Op::SyncRead(e) | Op::MapExt(e) | Op::Write(e) | Op::WriteFull(e) | Op::Zero(e) | Op::Append(e)
+            | Op::CmpExt(e) => write!(f, "{name} {}~{}", e.offset, e.length),
+            Op::Truncate(e) => write!(f, "{name} {}", e.offset),
+            Op::WriteSame(e) => write!(f, "{name} {}~{}", e.offset, e.length),
+            Op::SetAllocHint(h) => write!(f, "{name} object_size {} write_size {}", h.object_size, h.write_size),
+            Op::GetXattr(x) | Op::SetXattr(x) | Op::RmXattr(x) | Op::CmpXattr(x) => write!(f, "{name} ({}) ", x.value_len),
+            Op::Watch(w) => write!(f, "{name} cookie {}", w.cookie),
+            Op::Notify(cookie) | Op::NotifyAck(cookie) => write!(f, "{name} cookie {cookie}"),
+            _ => f.write_str(name),
+        }
+    }
+}
+
 /// Arguments from the union; every type of them is at most as long as it, so that reading cannot fail.
 fn fixed<T: Decode>(args: &[u8; ARGS_LEN]) -> T {
     T::decode(&mut Decoder::new(args)).expect("argument types fit the union")

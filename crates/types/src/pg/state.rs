@@ -64,6 +64,11 @@ impl PgState {
         self.0 & other.0 == other.0
     }
 
+    /// Every state's word, in the order in which states are printed.
+    pub fn all_words() -> Vec<&'static str> {
+        Self::WORDS.iter().map(|(_, word)| *word).collect()
+    }
+
     /// The state that `word` names in a command (`pg ls degraded`); `unknown` is no bit.
     pub fn from_word(word: &str) -> Option<PgState> {
         let word = if word == "deep_scrub" { "deep" } else { word };

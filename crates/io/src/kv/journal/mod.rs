@@ -67,7 +67,7 @@ pub struct Journal {
     /// What lies before this may be overwritten.
     tail: u64,
     /// A checkpoint after this many bytes in memtables.
-    memtable_bytes_max: u64,
+    pub memtable_bytes_max: u64,
     /// Bytes in them, roughly.
     memtable_bytes: u64,
     /// A checkpoint has begun, and the database takes over what was gathered.
@@ -306,6 +306,11 @@ impl Journal {
     /// Bytes of memory in pairs that the database does not have.
     pub fn memory(&self) -> u64 {
         self.gathered.borrow().bytes()
+    }
+
+    /// Bytes of the ring that may not be overwritten, and all of it.
+    pub fn used(&self) -> (u64, u64) {
+        (self.shared.end_at_most(0).saturating_sub(self.tail), self.size)
     }
 
     /// Rows of the range, in ascending order.
