@@ -70,6 +70,7 @@ scrub: build
 # Pools that compress, checksums of all types, and what devices are taken for.
 compression: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/compression.py --bin $(BIN)
+
 # Control groups that limit memory.
 memory: build
 	tests/clients/memory.py --bin $(BIN)
