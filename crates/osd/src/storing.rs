@@ -14,7 +14,7 @@ pub(crate) fn tuning(config: &ConfigValues, profile: DeviceProfile) -> Tuning {
     let set = |name: &str| config.is_set(name).then(|| config.u64(name));
     // For all devices, where it is not 0; else for such as this one.
     let deferred = Some(config.u64("bluestore_prefer_deferred_size")).filter(|n| *n > 0);
-    let deferred = deferred.or_else(|| set(&of_device("bluestore_prefer_deferred_size", profile)));
+    let deferred = deferred.or_else(|| set(of_device(["bluestore_prefer_deferred_size_hdd", "bluestore_prefer_deferred_size_ssd"], profile)));
     Tuning {
         prefer_deferred_size: deferred.map_or(ours.prefer_deferred_size, saturated),
         deferred_bytes_max: set("bluestore_throttle_deferred_bytes").map_or(ours.deferred_bytes_max, |n| n.max(1)),
@@ -26,8 +26,8 @@ pub(crate) fn tuning(config: &ConfigValues, profile: DeviceProfile) -> Tuning {
 
 /// How data is written of pools that say nothing.
 pub(crate) fn policy(config: &ConfigValues, profile: DeviceProfile) -> Policy {
-    let size = |name: &str| match config.u64(name) {
-        0 => config.u64(&of_device(name, profile)),
+    let size = |name: &str, of_devices| match config.u64(name) {
+        0 => config.u64(of_device(of_devices, profile)),
         n => n,
     };
     let algorithm = Algorithm::from_name(&config.str("bluestore_compression_algorithm"));
@@ -38,8 +38,14 @@ pub(crate) fn policy(config: &ConfigValues, profile: DeviceProfile) -> Policy {
             mode: if algorithm.is_some() { mode } else { CompressionMode::None },
             algorithm: algorithm.unwrap_or_default(),
             required_ratio_ppm: ppm(config.f64("bluestore_compression_required_ratio")),
-            min_blob_size: saturated(size("bluestore_compression_min_blob_size")),
-            max_blob_size: saturated(size("bluestore_compression_max_blob_size")),
+            min_blob_size: saturated(size(
+                "bluestore_compression_min_blob_size",
+                ["bluestore_compression_min_blob_size_hdd", "bluestore_compression_min_blob_size_ssd"],
+            )),
+            max_blob_size: saturated(size(
+                "bluestore_compression_max_blob_size",
+                ["bluestore_compression_max_blob_size_hdd", "bluestore_compression_max_blob_size_ssd"],
+            )),
         },
     }
 }
@@ -81,8 +87,12 @@ fn over(own: Policy, mode: CompressionMode, algorithm: &str, opts: &PoolOpts) ->
     }
 }
 
-fn of_device(name: &str, profile: DeviceProfile) -> String {
-    format!("{name}_{}", profile.name())
+/// The option for such a device, of that for disks that turn and that for others.
+fn of_device(names: [&'static str; 2], profile: DeviceProfile) -> &'static str {
+    match profile {
+        DeviceProfile::Hdd => names[0],
+        DeviceProfile::Ssd => names[1],
+    }
 }
 
 fn saturated(n: u64) -> u32 {
