@@ -102,7 +102,7 @@ class Cluster:
 
     def bench(self, seconds, size, depth):
         name = "b%d-%d" % (size, time.monotonic())
-        self.client.rados("bench", "-p", POOL, seconds, "write", "-b", size, "-t", depth, "--no-cleanup", "--run-name", name, timeout=60)
+        self.client.rados("bench", "-p", POOL, seconds, "write", "-b", size, "-t", depth, "--no-cleanup", "--run-name", name, timeout=180)
 
     def clean(self):
         def is_clean():

@@ -165,7 +165,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// must not be what fails.
     fn read_ahead(&mut self, op: &mut ReadOp, o: &mut onode::Onode, next: u64) {
         let goes_on = std::mem::replace(&mut o.read_next, next) == op.off / BLOCK;
-        if !goes_on || op.attempts > 0 || op.flags.digest || op.flags.nocache || op.flags.bypass || next % SEG_BLOCKS == 0 {
+        if !goes_on || op.attempts > 0 || op.flags.digest || op.flags.nocache || op.flags.bypass || next.is_multiple_of(SEG_BLOCKS) {
             return;
         }
         let Some(Part::Device { blocks, .. }) = op.parts.last_mut() else { return };
