@@ -3,9 +3,9 @@
 the table of docs/rocksdb.md. Each string is tried `--rounds` times, in turns; medians are told.
 
     cargo build --release -p io --example store-bench
-    bench/rocksdb.py --bench TARGET/release/examples/store-bench [--dir DIR] [--rounds 2] [--only NAME,NAME]
+    bench/rocksdb.py --bench TARGET/release/examples/store-bench [--dir DIR] [--rounds 2] [--only 'NAME;NAME'] [--keep FILE]
 """
-import argparse, re, statistics, subprocess
+import argparse, json, os, re, statistics, subprocess
 
 STOCK = ("compression=kNoCompression,max_write_buffer_number=4,min_write_buffer_number_to_merge=1,recycle_log_file_num=4,write_buffer_size=268435456,"
          "writable_file_max_buffer_size=0,compaction_readahead_size=2097152,max_background_compactions=2,max_total_wal_size=1073741824")
@@ -41,12 +41,19 @@ def main():
     ap.add_argument("--seconds", type=int, default=8)
     ap.add_argument("--objects", type=int, default=20000)
     ap.add_argument("--only", help="variants whose names contain one of these words")
+    ap.add_argument("--keep", help="a file to which every run is added: for measuring in pieces")
     args = ap.parse_args()
-    chosen = [v for v in VARIANTS if not args.only or any(word in v[0] for word in args.only.split(","))]
+    chosen = [v for v in VARIANTS if not args.only or any(word in v[0] for word in args.only.split(";"))]
     results = {name: [] for name, _, _ in chosen}
+    if args.keep and os.path.exists(args.keep):
+        with open(args.keep) as f:
+            results.update(json.load(f))
     for _ in range(args.rounds):
         for name, options, journal in chosen:
             results[name].append(measure(args, options, journal))
+            if args.keep:
+                with open(args.keep, "w") as f:
+                    json.dump(results, f)
     for load, size in (("overwrites", 4096), ("omap", 200)):
         print("\n%s\n| options | op/s | p99 ms | CPU us/op | DB bytes per client byte | compaction s | memtables, %% of commit CPU | RSS MB |\n|---|---|---|---|---|---|---|---|" % load)
         for name, runs in results.items():

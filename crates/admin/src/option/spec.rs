@@ -61,6 +61,9 @@ impl Level {
     }
 }
 
+/// Looks at an option's text; an error says what is wrong with it.
+type Check = fn(&str) -> Result<(), String>;
+
 /// An option.
 #[derive(Debug, Clone, Copy)]
 pub struct OptionSpec {
@@ -82,8 +85,8 @@ pub struct OptionSpec {
     pub runtime: bool,
     /// It changes something here.
     pub effective: bool,
-    /// What its text has to be beside what its type says; an error says what is wrong.
-    pub(super) check: Option<fn(&str) -> Result<(), String>>,
+    /// What its text has to be beside what its type says.
+    pub(super) check: Option<Check>,
 }
 
 /// An option without limits that changes nothing.
@@ -137,7 +140,7 @@ impl OptionSpec {
         OptionSpec { runtime: true, ..self }
     }
 
-    pub(super) const fn checked(self, check: fn(&str) -> Result<(), String>) -> Self {
+    pub(super) const fn checked(self, check: Check) -> Self {
         OptionSpec { check: Some(check), ..self }
     }
 

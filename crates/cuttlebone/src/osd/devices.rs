@@ -200,9 +200,9 @@ fn device_id(udev: &str, model: Option<String>, serial: Option<String>, vendor: 
     let model = prop("ID_MODEL").filter(|m| !m.starts_with("LVM PV ")).or(model);
     let serial = prop("ID_SCSI_SERIAL").or_else(|| prop("ID_SERIAL_SHORT")).or(serial);
     // Vendors "ATA" and the like are of the bus, not of the disk.
-    let vendor = prop("ID_VENDOR").or(vendor).filter(|v| !matches!(v.trim(), "ATA" | "0x1af4"));
+    let vendor = prop("ID_VENDOR").or(vendor).map(|v| v.trim().to_owned()).filter(|v| !matches!(v.as_str(), "ATA" | "0x1af4"));
     let id = match (vendor, model, serial) {
-        (Some(v), Some(m), Some(s)) if !m.starts_with(v.trim()) => format!("{v}_{m}_{s}"),
+        (Some(v), Some(m), Some(s)) if !m.starts_with(&v) => format!("{v}_{m}_{s}"),
         (_, Some(m), Some(s)) => format!("{m}_{s}"),
         _ => prop("ID_SERIAL")?,
     };
