@@ -82,10 +82,10 @@ admin::counters! {
 }
 
 admin::counters! {
-    Cache CACHE_SPECS:
+    Pricache CACHE_SPECS:
     Target "target_bytes" Gauge "target process memory usage in bytes", bytes(), nick("t", prio::INTERESTING);
     Mapped "mapped_bytes" Gauge "total bytes mapped by the process", bytes(), nick("m", prio::INTERESTING);
-    CacheAll "cache_bytes" Gauge "current memory available for caches.", bytes(), nick("c", prio::INTERESTING);
+    CacheBytes "cache_bytes" Gauge "current memory available for caches.", bytes(), nick("c", prio::INTERESTING);
 }
 
 /// The loggers of a store.
@@ -257,9 +257,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         p.deferred.set(Throttle::Val as usize, self.deferred.total_bytes());
         p.deferred.set(Throttle::Max as usize, self.config.deferred_bytes_max);
         let caches = self.budget.of(self.config.onode_cache_bytes) + self.budget.of(self.config.data_cache_bytes) + kv.cache_bytes_max;
-        p.pricache.set(Cache::Target as usize, self.config.memory_target);
-        p.pricache.set(Cache::Mapped as usize, self.resident);
-        p.pricache.set(Cache::CacheAll as usize, caches);
+        p.pricache.set(Pricache::Target as usize, self.config.memory_target);
+        p.pricache.set(Pricache::Mapped as usize, self.resident);
+        p.pricache.set(Pricache::CacheBytes as usize, caches);
         vec![&mut p.bluestore, &mut p.rocksdb, &mut p.bluefs, &mut p.deferred, &mut p.pricache]
     }
 }
