@@ -257,6 +257,7 @@ fn alerts(pgs: &PgMap, out: &mut HealthMap) {
     for (name, detail) in by_name {
         let title = match name.as_str() {
             "BLUESTORE_SPURIOUS_READ_ERRORS" => "reported read errors".to_string(),
+            "OSD_CAPACITY_MISMATCH" => "have a disk that does twice or half of what is configured".to_string(),
             "BLUEFS_SPILLOVER" => "experiencing BlueFS spillover".to_string(),
             other => format!("reported {}", other.to_lowercase().replace('_', " ")),
         };

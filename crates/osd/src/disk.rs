@@ -9,14 +9,17 @@ use denc::BString;
 use qos::{Class, DeviceModel, Share};
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use store::{BlockDev, Kv, ObjectStat, ReadFlags, ReadId, StatFs, Store, Transaction, TxcId};
+use store::{BlockDev, Bulk, DeviceUse, Kv, ObjectStat, PlaceId, Placed, ReadFlags, ReadId, StatFs, Store, Transaction, TxcId};
+use types::msg::BufList;
 use types::{Errno, HObject, Now, ShardPgId};
 
 /// See `store::Store` for what each call promises.
 #[allow(missing_docs)]
 pub trait Disk {
     fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
-    fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
+    fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction, how: Bulk) -> Result<(), Errno>;
+    fn place(&mut self, now: Now, id: PlaceId, class: Class, pieces: Vec<BufList>) -> bool;
+    fn give_back(&mut self, placed: Placed);
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags);
     fn stat(&mut self, coll: ShardPgId, obj: &HObject) -> Result<ObjectStat, Errno>;
     fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno>;
@@ -33,8 +36,10 @@ pub trait Disk {
     /// Bytes available for data, and bytes in all: the two cheap ones of `statfs`.
     fn space(&self) -> (u64, u64);
     fn set_share(&mut self, now: Now, class: Class, share: Share);
+    fn set_capacity(&mut self, iops: Option<f64>);
     /// See `Store::device`.
     fn device(&self) -> &DeviceModel;
+    fn device_use(&self) -> DeviceUse;
 }
 
 /// Keys with their values, ascending.
@@ -44,8 +49,14 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
         Store::submit(self, now, txc, txn)
     }
-    fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
-        Store::submit_bulk(self, now, txc, txn)
+    fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction, how: Bulk) -> Result<(), Errno> {
+        Store::submit_bulk(self, now, txc, txn, how)
+    }
+    fn place(&mut self, now: Now, id: PlaceId, class: Class, pieces: Vec<BufList>) -> bool {
+        Store::place(self, now, id, class, pieces)
+    }
+    fn give_back(&mut self, placed: Placed) {
+        Store::give_back(self, placed);
     }
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) {
         Store::read(self, id, coll, obj, off, len, flags);
@@ -95,7 +106,13 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     fn set_share(&mut self, now: Now, class: Class, share: Share) {
         Store::set_share(self, now, class, share);
     }
+    fn set_capacity(&mut self, iops: Option<f64>) {
+        Store::set_capacity(self, iops);
+    }
     fn device(&self) -> &DeviceModel {
         Store::device(self)
+    }
+    fn device_use(&self) -> DeviceUse {
+        Store::device_use(self)
     }
 }

@@ -4,10 +4,10 @@ use crate::disk::Disk;
 use crate::effects::{Cx, Effect, Peer};
 use crate::osd::Osd;
 use crate::pg::Wanted;
-use qos::Class;
+use qos::{Class, Io};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdForceRecovery, OsdMarkMeDown, OsdScrub};
+use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdCapacity, OsdForceRecovery, OsdMarkMeDown, OsdScrub};
 use types::msg::internal_osd::OsdPing;
 use types::pg::{OsdStat, PerfStat, PgStat, StoreStatfs};
 use types::{Epoch, Mono, Now, OsdId, PgId, PoolId};
@@ -20,6 +20,10 @@ const STATS_PERIOD: Duration = Duration::from_secs(5);
 const STATS_PERIOD_MOVING: Duration = Duration::from_secs(2);
 /// `osd_beacon_report_interval` is 300 s upstream; ours also keeps the monitors' idea of our map fresh.
 const BEACON_PERIOD: Duration = Duration::from_secs(60);
+/// Thousandths of the time from which on a disk is busy.
+const BUSY: u16 = 800;
+/// A disk that takes so long for a small read is slow: of flash that has many at once each costs microseconds.
+const SLOW_NS: u64 = 2_000_000;
 /// Between two requests to be marked up.
 const BOOT_PAUSE: Duration = Duration::from_secs(5);
 
@@ -34,6 +38,25 @@ pub(crate) struct Clock {
     pub read_errors: u64,
     stopping: bool,
     pub markdowns: Markdowns,
+}
+
+/// Whether recovery gets what it is promised of our disk.
+#[derive(Debug, Default)]
+pub(crate) struct Promise {
+    /// When that was last looked at, and what recovery had had until then, nanoseconds.
+    looked: Mono,
+    had: u64,
+}
+
+impl Promise {
+    /// True if our disk was busy since the last look, and recovery had less than so many thousandths of the time.
+    fn is_denied(&mut self, now: Mono, disk: &dyn Disk, promised: u16) -> bool {
+        let had = disk.device_use().time[Class::Recovery as usize];
+        let (passed, more) = ((now - self.looked).as_nanos() as u64, had.saturating_sub(self.had));
+        (self.looked, self.had) = (now, had);
+        let is_busy = disk.device().is_learned() && disk.device().busy() >= BUSY;
+        is_busy && more.saturating_mul(1000) < passed.saturating_mul(promised.into())
+    }
 }
 
 /// When the map said that we were down though we ran.
@@ -151,7 +174,9 @@ impl Osd {
         for (class, share) in Class::ALL.into_iter().zip(self.sh.shares) {
             disk.set_share(now, class, share);
         }
-        self.sh.device_perf.set(disk.device());
+        self.look_at_device(now, disk, fx);
+        let denied = self.promise.is_denied(now.mono, disk, self.sh.shares[Class::Recovery as usize].reservation);
+        self.sh.felt.look(now.mono, self.sh.recovery_active > 0, denied);
         if !self.sh.booted {
             self.ask_to_boot(now, disk, fx);
         }
@@ -179,6 +204,21 @@ impl Osd {
             self.clock.next_stats = now.mono + if moves { STATS_PERIOD_MOVING } else { STATS_PERIOD };
             self.complain(now, disk, fx);
             self.send_stats(now, disk, fx);
+        }
+    }
+
+    /// What the device can do, for counters, monitors and the queue before it.
+    fn look_at_device(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        self.sh.device_perf.set(disk.device(), &disk.device_use());
+        let class = &self.config.device_class;
+        let configured = crate::capacity::configured(&self.commands.config, class);
+        disk.set_capacity(configured);
+        let device = disk.device();
+        self.sh.disk_is_slow = device.is_learned() && device.cost(Io::Read, 4096) > SLOW_NS;
+        if let Some(iops) = self.capacity.look(now.mono, device.capacity(), configured, crate::capacity::option(class)) {
+            let (osd, rotational) = (self.sh.whoami, class == "hdd");
+            let msg = OsdCapacity { osd, rotational, iops_thousandths: (iops * 1000.0) as u64 };
+            fx.push(Effect::Send { to: Peer::Mon, tid: 0, msg: msg.into() });
         }
     }
 
@@ -267,6 +307,7 @@ impl Osd {
             num_per_pool_osds: 1,
             num_per_pool_omap_osds: 1,
             num_shards_repaired: self.sh.shards_repaired,
+            alerts: self.capacity.alert.iter().map(|(name, text)| (me.0, BTreeMap::from([((*name).into(), text.clone())]))).collect(),
             seq: self.sh.stats_seq,
             up_from: self.maps.newest.info(me).map(|i| i.up_from).unwrap_or_default(),
             ..OsdStat::default()

@@ -126,6 +126,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             flushing: VecDeque::new(),
             now: Mono::default(),
             deferred: scan.deferred,
+            placing: BTreeMap::new(),
             queue: Default::default(),
             io_next: 0,
             ios: ById::default(),

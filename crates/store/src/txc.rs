@@ -3,9 +3,10 @@
 //! Upstream: TransContext in src/os/bluestore/BlueStore.h, whose state names these are.
 
 use crate::onode::{Block, Filled, Onode, PendCell, Segment};
-use crate::{KvBatch, KvOp, TxcId};
+use crate::{KvBatch, KvOp, Placed, TxcId};
 use bytes::Bytes;
 use qos::Class;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use types::ShardPgId;
 
@@ -113,6 +114,8 @@ pub(crate) struct Txc {
     pub class: Class,
     /// Its data goes straight to free space.
     pub bulk: bool,
+    /// Where it is already, of each write that is still to be planned.
+    pub placed: VecDeque<Placed>,
     /// Blocks that travel in the batch.
     pub deferred: Vec<DeferredWrite>,
     /// Seq of its deferred record; 0 if there is none.
@@ -141,6 +144,7 @@ impl Txc {
             changes: Vec::new(),
             class: Class::Client,
             bulk: false,
+            placed: VecDeque::new(),
             deferred: Vec::new(),
             deferred_seq: 0,
             freed: Vec::new(),

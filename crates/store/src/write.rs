@@ -14,12 +14,13 @@ use types::msg::BufList;
 impl<D: BlockDev, K: Kv> Store<D, K> {
     pub(crate) fn write(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, off: u64, data: BufList) -> Result<(), Errno> {
         let len = data.len() as u64;
+        let (end, old_size) = (off + len, o.size);
+        let placed = self.fitting(txc, off, end, old_size);
         if len == 0 {
             return Ok(());
         }
-        let (end, old_size) = (off + len, o.size);
         o.size = o.size.max(end);
-        let small = !txc.bulk && len <= u64::from(self.config.prefer_deferred_size);
+        let small = placed.is_empty() && !txc.bulk && len <= u64::from(self.config.prefer_deferred_size);
         let mut cutter = Cutter::new(data);
         let mut at = off;
         while at < end {
@@ -33,7 +34,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 if direct % BLOCK > 0 {
                     data.push(zeros((BLOCK - direct % BLOCK) as usize));
                 }
-                self.write_direct(number, txc, o, lblk, data)?;
+                self.write_direct(number, txc, o, lblk, data, &placed)?;
                 at += direct;
                 continue;
             }
@@ -83,9 +84,23 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         Ok(())
     }
 
-    /// Whole blocks straight to free space.
-    fn write_direct(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, lblk: u64, data: BufList) -> Result<(), Errno> {
-        let runs = self.alloc.allocate(data.len() as u64 / BLOCK);
+    /// Where the next write's data is already. What is not whole blocks to the object's end has to be put together with what is there: then that is nowhere.
+    fn fitting(&mut self, txc: &mut Txc, off: u64, end: u64, old_size: u64) -> Placed {
+        let placed = txc.placed.pop_front().unwrap_or_default();
+        let whole = off.is_multiple_of(BLOCK) && (end.is_multiple_of(BLOCK) || covers(0, end % BLOCK, end / BLOCK, old_size));
+        if whole && placed.blocks() == (end - off).div_ceil(BLOCK) {
+            return placed;
+        }
+        self.give_back(placed);
+        Placed::default()
+    }
+
+    /// Whole blocks straight to free space, unless they are there already.
+    fn write_direct(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, lblk: u64, data: BufList, placed: &Placed) -> Result<(), Errno> {
+        let runs = match placed.is_empty() {
+            true => self.alloc.allocate(data.len() as u64 / BLOCK),
+            false => placed.runs().collect(),
+        };
         let mut cutter = Cutter::new(data);
         let mut lblk = lblk;
         for (first, n) in runs {
@@ -95,6 +110,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             for (i, crc) in crcs.into_iter().enumerate() {
                 self.set_block(txc, o, lblk, Block { phys: first + i as u64, crc }, None)?;
                 lblk += 1;
+            }
+            if !placed.is_empty() {
+                continue;
             }
             let id = self.io(IoKind::TxcWrite { txc: number, first });
             txc.ios += 1;

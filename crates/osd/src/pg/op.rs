@@ -57,6 +57,8 @@ pub(crate) struct ClientOp {
     pub access: Access,
     pub fetched: Fetched,
     pub received: Mono,
+    /// It waited for its object to be whole, and the more recovery does, the shorter that is.
+    pub waited: bool,
     /// What it has of the intake, if a client asks.
     #[expect(dead_code, reason = "it counts for as long as it is here")]
     pub share: Option<Rc<Share>>,
@@ -78,6 +80,7 @@ pub(super) struct Reply {
     msg: MOsdOpReply,
     cost: OpCost,
     received: Mono,
+    waited: bool,
     reqid: ReqId,
     origin: Origin,
 }
@@ -426,6 +429,7 @@ impl Pg {
                 latency: Duration::ZERO,
             },
             received: op.received,
+            waited: op.waited,
             reqid: op.reqid,
             origin: op.origin,
         }
@@ -436,6 +440,9 @@ impl Pg {
         let latency = cx.now.mono - reply.received;
         cx.sh.client_seen = cx.now.mono;
         tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, reqid = %reply.reqid, result = reply.msg.result, "reply");
+        if !reply.waited {
+            cx.sh.felt.note(latency);
+        }
         cx.sh.perf.op_done(OpCost { latency, ..reply.cost });
         cx.sh.history.note(cx.now.mono, latency, || {
             let ops: Vec<&str> = reply.msg.ops.iter().map(|o| o.op.name()).collect();

@@ -295,6 +295,7 @@ impl Pg {
             access,
             fetched: Fetched::default(),
             received: cx.now.mono,
+            waited: false,
             share: None,
         };
         self.queue.arrive(op);

@@ -5,5 +5,6 @@ mod every_crash;
 mod faults;
 mod harness;
 mod model;
+mod place;
 mod queue;
 mod verified;
