@@ -100,9 +100,10 @@ class Cluster:
         with open("/proc/%d/status" % self.pid(osd)) as f:
             return next(int(line.split()[1]) * 1024 for line in f if line.startswith("VmHWM"))
 
-    def bench(self, seconds, size, depth):
+    def bench(self, seconds, size, depth, objects):
+        """At most so many objects, however quick the disk is: a pool that is full would have its client wait for good."""
         name = "b%d-%d" % (size, time.monotonic())
-        self.client.rados("bench", "-p", POOL, seconds, "write", "-b", size, "-t", depth, "--no-cleanup", "--run-name", name, timeout=180)
+        self.client.rados("bench", "-p", POOL, seconds, "write", "-b", size, "-t", depth, "--max-objects", objects, "--no-cleanup", "--run-name", name, timeout=60)
 
     def clean(self):
         def is_clean():
@@ -125,17 +126,17 @@ class Cluster:
         until(lambda: abs(self.target(SMALL_OSD) - small) < MIB, "the small one stays below its group's limit", 10)
         equal(self.target(0), 160 * MIB, "a large group changes nothing")
         started = {osd: self.pid(osd) for osd in range(3)}
-        self.bench(5, 4 * MIB, 16)
-        self.bench(4, 4096, 64)
+        self.bench(5, 4 * MIB, 16, 150)
+        self.bench(4, 4096, 64, 40000)
         for osd, group in ((OTHER_OSD, self.node), (SMALL_OSD, self.small)):
             equal(self.pid(osd), started[osd], "osd.%d runs as it was started" % osd)
             self.kill(osd)
             self.client.ceph("osd", "down", osd)
-            self.bench(3, 16384, 32)
-            self.bench(2, 4 * MIB, 16)
+            self.bench(3, 16384, 32, 10000)
+            self.bench(2, 4 * MIB, 16, 75)
             self.up(group)
             started[osd] = self.pid(osd)
-            self.bench(2, 4 * MIB, 16)
+            self.bench(2, 4 * MIB, 16, 75)
             self.clean()
         for group, what in ((self.node, "the node"), (self.small, "the small OSD")):
             equal(group.kills(), 0, "processes of %s killed for memory" % what)
