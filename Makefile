@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/dist/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart balance scrub compression full memory devices fuzz dencoder msgr-stock test-clients bench bench-recovery replace networks chaos chaos-short linearizability sim sim-seeds mutants
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart balance scrub compression full memory devices capacity fuzz dencoder msgr-stock test-clients bench bench-recovery bench-qos bench-capacity bench-devices replace networks chaos chaos-short linearizability sim sim-seeds mutants
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -62,6 +62,10 @@ restart: build
 balance: build
 	UP="--osds 9 --hosts 3 --device-class nvme,nvme,ssd" SIZE=512M,1G,1536M,1536M,512M,1G,1G,1536M,512M \
 	  tests/clients/on_fresh_cluster $(BIN) tests/clients/balance.py
+
+# An OSD learns what its disk can do, and says so.
+capacity: build
+	tests/clients/capacity.py --bin $(BIN)
 
 # Blocks that go bad.
 scrub: build
@@ -121,7 +125,7 @@ sim-seeds: sim
 mutants: linearizability
 	CACHE=$(CACHE) scripts/mutants $(NAMES)
 
-test: lint unit clients checks script wrong restart replace networks chaos-short sim-seeds balance scrub compression full memory devices fuzz
+test: lint unit clients checks script wrong restart replace networks capacity chaos-short sim-seeds balance scrub compression full memory devices fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps
@@ -142,6 +146,16 @@ test-clients: build
 
 bench: build
 	bench/side_by_side.py --bin $(BIN) --peer $(or $(PEER),pacific) $(if $(QUICK),--quick)
+
+# Who gets how much of a slow disk, beside stock Ceph (PEER=none: not); what an OSD learns of disks, beside fio; where database and log had better be.
+bench-qos: build
+	bench/qos.py --bin $(BIN) --peer $(or $(PEER),pacific)
+
+bench-capacity: build
+	bench/capacity.py --bin $(BIN)
+
+bench-devices: build
+	bench/devices.py --bin $(BIN)
 
 # How fast copies come back, and what clients feel of it, beside stock Ceph as it comes and with recovery turned up (QUICK=1: not that).
 bench-recovery: build

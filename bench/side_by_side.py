@@ -21,6 +21,8 @@ LOADS = [("4 KiB write, depth 1", "write", 4096, 1), ("4 KiB write, depth 16", "
          ("4 MiB write, depth 16", "write", 4 << 20, 16), ("4 MiB read, depth 16", "rand", 4 << 20, 16)]
 
 class Ours:
+    osds = 3
+
     def __init__(self, bin, dir, port, root, mons=1):
         self.bin, self.outside, self.port, self.root, self.mons = bin, dir, port, root, mons
         self.conf = dir + "/ceph.conf"
@@ -28,12 +30,16 @@ class Ours:
 
     def start(self):
         begin = time.monotonic()
-        subprocess.run([self.bin, "up", "--dir", self.outside, "--size", "10G", "--port", str(self.port), "--mons", str(self.mons)], check=True, stdout=subprocess.DEVNULL)
+        self.make_disks()
+        subprocess.run([self.bin, "up", "--dir", self.outside, "--osds", str(self.osds), "--size", "10G", "--port", str(self.port), "--mons", str(self.mons)], check=True, stdout=subprocess.DEVNULL)
         if self.root:
             # The other root's client needs ceph.conf and keyring where it can see them.
             self.client = Client(self.conf, self.root)
             self.conf = self.client.conf
         return time.monotonic() - begin
+
+    def make_disks(self):
+        """Before `up` makes files for OSDs: who wants devices links them."""
 
     def pids(self):
         return read_pids(self.outside)

@@ -79,6 +79,8 @@ def main():
     client = Client(a.conf)
     fill(client)
     until(lambda: is_clean(pgmap(client)), "active+clean", 60)
+    # The scheduler minds no pace that it is given, unless it is told to.
+    client.ceph("config", "set", "osd", "osd_mclock_override_recovery_settings", "true")
     client.ceph("config", "set", "osd", "osd_recovery_sleep", str(SLEEP))
     load = Load(client)
     load.start()

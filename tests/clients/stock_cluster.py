@@ -83,7 +83,7 @@ class StockCluster:
     def make_osd(self, i):
         """Makes an OSD of that number on a new file, and starts it."""
         osd, conf = "%s/osd.%d" % (self.dir, i), ["-c", self.conf]
-        os.makedirs(self.outside + "/osd.%d" % i)
+        os.makedirs(self.outside + "/osd.%d" % i, exist_ok=True)
         key, ident = self.run("ceph-authtool", "--gen-print-key").strip(), str(uuid.uuid4())
         self.run("ceph", *conf, "osd", "new", ident, i, "-i", "-", input=json.dumps({"cephx_secret": key}))
         self.run("ceph-authtool", osd + "/keyring", "-C", "-n", "osd.%d" % i, "--add-key", key)

@@ -259,6 +259,7 @@ fn alerts(pgs: &PgMap, out: &mut HealthMap) {
         let title = match name.as_str() {
             "BLUESTORE_SPURIOUS_READ_ERRORS" => "reported read errors".to_string(),
             "OSD_SLOW_FLUSH" => "have devices that are slow at flushes".to_string(),
+            "OSD_CAPACITY_MISMATCH" => "have a disk that does twice or half of what is configured".to_string(),
             "BLUEFS_SPILLOVER" => "experiencing BlueFS spillover".to_string(),
             other => format!("reported {}", other.to_lowercase().replace('_', " ")),
         };

@@ -58,6 +58,7 @@ impl<K: Kv> Mon<K> {
             Message::OsdFailure(m) if own(m.reporter) => self.handle_osd_failure(now, &m),
             Message::OsdMarkMeDown(m) if own(m.osd) => self.handle_mark_me_down(now, session, raw.tid, &m),
             Message::OsdBeacon(m) if own(m.osd) => self.handle_osd_beacon(now, &m),
+            Message::OsdCapacity(m) if own(m.osd) => self.handle_osd_capacity(now, &m),
             Message::PgTempRequest(m) if own(m.osd) => self.handle_pg_temp(&m),
             Message::PgReadyToMerge(m) if own(m.osd) => self.handle_ready_to_merge(now, &m),
             Message::MgrBeacon(m) if mgr_ok && peer.peer.name.id == m.name => self.handle_mgr_beacon(now, m),

@@ -12,9 +12,12 @@ use store::Kv;
 use types::map::OsdMap;
 use types::msg::LogPrio;
 use types::msg::internal::{
-    FailureKind, OsdAlive, OsdBeacon, OsdBoot, OsdFailure, OsdMarkMeDown, OsdMarkMeDownAck, PgReadyToMerge, PgTempRequest,
+    FailureKind, OsdAlive, OsdBeacon, OsdBoot, OsdCapacity, OsdFailure, OsdMarkMeDown, OsdMarkMeDownAck, PgReadyToMerge, PgTempRequest,
 };
-use types::{Epoch, Mono, Now, OsdId, PgId};
+use types::{EntityKind, EntityName, Epoch, Mono, Now, OsdId, PgId};
+
+/// What a change is called, in `config log` too, that keeps what an OSD has learned of its device.
+const LEARNED: &str = "learned";
 
 /// What is known of OSDs that the map does not say; lost with the lead, and learned again.
 #[derive(Debug, Default)]
@@ -125,6 +128,20 @@ impl<K: Kv> Mon<K> {
     pub(crate) fn handle_osd_beacon(&mut self, now: Now, beacon: &OsdBeacon) {
         let Some(state) = self.state.as_ref() else { return };
         self.osds.note_beacon(now.mono, beacon, &state.osdmap.map);
+    }
+
+    /// Keeps what an OSD's device can do as an option of that OSD, where no operator has said anything: stock OSDs set it by a command of theirs.
+    pub(crate) fn handle_osd_capacity(&mut self, now: Now, m: &OsdCapacity) {
+        let Some(state) = self.state.as_mut() else { return };
+        let option = if m.rotational { "osd_mclock_max_capacity_iops_hdd" } else { "osd_mclock_max_capacity_iops_ssd" };
+        let name = EntityName::new(EntityKind::OSD, m.osd.to_string());
+        let key = format!("{name}/{option}");
+        let resolved = state.config.resolve(&crate::publish::subject(&state.osdmap.map, &name));
+        let an_operators = resolved.contains_key(option) && !state.config.was_set_by(&key, LEARNED);
+        if !an_operators {
+            let value = format!("{:.6}", m.iops_thousandths as f64 / 1000.0);
+            state.config.change(now.wall, LEARNED, vec![(key, Some(value))], &mut self.txn);
+        }
     }
 
     pub(crate) fn handle_mark_me_down(&mut self, now: Now, session: SessionId, tid: u64, request: &OsdMarkMeDown) {

@@ -77,11 +77,16 @@ impl Commands {
         self.grace().mul_f64(self.config.f64("osd_pool_default_read_lease_ratio").clamp(0.01, 1.0))
     }
 
+    /// True if somebody set an option of recovery, and the scheduler leaves it to him.
+    fn counts(&self, name: &str) -> bool {
+        self.config.is_set(name) && admin::option::left_to_scheduler(name, |name| self.config.str(name)).is_none()
+    }
+
     /// `osd_max_backfills`: as somebody configured, else so many that one begins or ends while others keep the way busy. What is on
     /// its way is bounded for all of them together.
     pub fn max_backfills(&self) -> usize {
         let name = "osd_max_backfills";
-        if self.config.is_set(name) { self.config.u64(name).max(1) as usize } else { BACKFILLS_MAX }
+        if self.counts(name) { self.config.u64(name).max(1) as usize } else { BACKFILLS_MAX }
     }
 
     /// Objects being recovered at once: as somebody configured, for all devices or such a one; else as many as keep the
@@ -101,7 +106,8 @@ impl Commands {
             "hdd" => "osd_recovery_max_active_hdd",
             _ => "osd_recovery_max_active_ssd",
         };
-        match (self.config.u64("osd_recovery_max_active"), self.config.is_set(device)) {
+        let all = "osd_recovery_max_active";
+        match (if self.counts(all) { self.config.u64(all) } else { 0 }, self.counts(device)) {
             (0, false) => None,
             (0, true) => Some(self.config.u64(device).max(1) as usize),
             (n, _) => Some(n as usize),
@@ -114,8 +120,8 @@ impl Commands {
             "hdd" => "osd_recovery_sleep_hdd",
             _ => "osd_recovery_sleep_ssd",
         };
-        match self.config.duration("osd_recovery_sleep") {
-            Duration::ZERO if self.config.is_set(device) => self.config.duration(device),
+        match if self.counts("osd_recovery_sleep") { self.config.duration("osd_recovery_sleep") } else { Duration::ZERO } {
+            Duration::ZERO if self.counts(device) => self.config.duration(device),
             all => all,
         }
     }
@@ -328,7 +334,8 @@ impl Osd {
         {
             return Ok(format!("({why})"));
         }
-        Ok(spec.notice().map(|n| format!("({n})")).unwrap_or_default())
+        let ignored = admin::option::left_to_scheduler(name, |name| self.commands.config.str(name));
+        Ok(ignored.or(spec.notice()).map(|n| format!("({n})")).unwrap_or_default())
     }
 
     /// `--name value` and `--name=value`, as many as there are.

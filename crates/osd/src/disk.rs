@@ -11,16 +11,20 @@ use qos::{Class, DeviceModel, Share};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use store::{
-    BlockDev, Compressed, DeviceFacts, Kv, Memory, ObjectStat, Policy, ReadFlags, ReadId, StatFs, Store, StoreMemory, Transaction, Tuning, TxcId,
+    BlockDev, Bulk, Compressed, DeviceFacts, DeviceUse, Kv, Memory, ObjectStat, PlaceId, Placed, Policy, ReadFlags, ReadId, StatFs, Store, StoreMemory, Transaction, Tuning,
+    TxcId,
 };
+use types::msg::BufList;
 use types::{Errno, HObject, Now, PoolId, ShardPgId};
 
 /// See `store::Store` for what each call promises.
 #[allow(missing_docs)]
 pub trait Disk {
     fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
-    fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno>;
+    fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction, how: Bulk) -> Result<(), Errno>;
     fn submit_as(&mut self, now: Now, txc: TxcId, txn: Transaction, class: Class) -> Result<(), Errno>;
+    fn place(&mut self, now: Now, id: PlaceId, class: Class, pool: PoolId, pieces: Vec<BufList>) -> bool;
+    fn give_back(&mut self, placed: Placed);
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags);
     fn stat(&mut self, coll: ShardPgId, obj: &HObject) -> Result<ObjectStat, Errno>;
     fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno>;
@@ -37,6 +41,7 @@ pub trait Disk {
     /// Bytes available for data, and bytes in all: the two cheap ones of `statfs`.
     fn space(&self) -> (u64, u64);
     fn set_share(&mut self, now: Now, class: Class, share: Share);
+    fn set_capacity(&mut self, iops: Option<f64>);
     /// See `Store::device`.
     fn device(&self) -> &DeviceModel;
     fn facts(&self) -> DeviceFacts;
@@ -47,6 +52,7 @@ pub trait Disk {
     fn memory(&self) -> StoreMemory;
     fn drop_caches(&mut self);
     fn perf(&mut self) -> Vec<&mut PerfCounters>;
+    fn device_use(&self) -> DeviceUse;
 }
 
 /// Keys with their values, ascending.
@@ -56,8 +62,14 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     fn submit(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
         Store::submit(self, now, txc, txn)
     }
-    fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
-        Store::submit_bulk(self, now, txc, txn)
+    fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction, how: Bulk) -> Result<(), Errno> {
+        Store::submit_bulk(self, now, txc, txn, how)
+    }
+    fn place(&mut self, now: Now, id: PlaceId, class: Class, pool: PoolId, pieces: Vec<BufList>) -> bool {
+        Store::place(self, now, id, class, pool, pieces)
+    }
+    fn give_back(&mut self, placed: Placed) {
+        Store::give_back(self, placed);
     }
     fn submit_as(&mut self, now: Now, txc: TxcId, txn: Transaction, class: Class) -> Result<(), Errno> {
         Store::submit_as(self, now, txc, txn, class)
@@ -110,6 +122,9 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     fn set_share(&mut self, now: Now, class: Class, share: Share) {
         Store::set_share(self, now, class, share);
     }
+    fn set_capacity(&mut self, iops: Option<f64>) {
+        Store::set_capacity(self, iops);
+    }
     fn device(&self) -> &DeviceModel {
         Store::device(self)
     }
@@ -134,5 +149,8 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     }
     fn perf(&mut self) -> Vec<&mut PerfCounters> {
         Store::perf(self)
+    }
+    fn device_use(&self) -> DeviceUse {
+        Store::device_use(self)
     }
 }

@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
-use store::{ReadData, ReadFlags, ReadId, Transaction, TxcId};
+use store::{Bulk, PlaceId, Placed, ReadData, ReadFlags, ReadId, Transaction, TxcId};
 use types::map::OsdMap;
 use types::msg::internal_osd::{DiskSpace, PgBody, PgMessage, Round};
 use types::msg::mon::PaxosHeader;
@@ -156,6 +156,10 @@ pub(crate) struct Shared {
     pub next_scrub: u64,
     pub txcs: BTreeMap<TxcId, TxcRoute>,
     pub commit_latency: CommitLatency,
+    /// Objects that came and are on their way to their places, and where those of the message in hand are.
+    pub placing: BTreeMap<PlaceId, PgMessage>,
+    pub placed: Placed,
+    pub next_place: u64,
     pub reads: BTreeMap<ReadId, ReadRoute>,
     /// Sessions whose operations an interval took with it: with the new map they send them again.
     pub orphaned: std::collections::BTreeSet<SessionId>,
@@ -171,6 +175,9 @@ pub(crate) struct Shared {
     pub client_seen: Mono,
     pub recovery_pace: Pace,
     pub recovery_flow: crate::flow::Flow,
+    pub felt: crate::felt::Felt,
+    /// An I/O of our disk takes so long that what is on its way to others has to be much for it to be read in large pieces.
+    pub disk_is_slow: bool,
     /// What each class of work is promised of the device's time.
     pub shares: [Share; 3],
     /// A PG that waits to be merged is clean.
@@ -247,8 +254,7 @@ impl Pace {
 /// Bytes of objects on their way, beyond which none is started that no client waits for.
 const RECOVERY_BYTES: u64 = 4 << 20;
 
-/// An object on its way should arrive within that: a client's write of the same PG waits for it. And while no client asks for anything.
-const ARRIVES: Duration = Duration::from_millis(100);
+/// An object on its way should arrive within that while no client asks for anything.
 const ARRIVES_ALONE: Duration = Duration::from_millis(500);
 
 /// Clients that have asked for nothing for so long have nothing to wait for.
@@ -260,9 +266,18 @@ impl Shared {
         now - self.client_seen > CLIENTS_GONE
     }
 
+    /// How long an object may be on its way, and how many may be at most.
+    fn recovery_bounds(&self, now: Mono) -> (Duration, usize) {
+        match (self.is_alone(now), self.disk_is_slow) {
+            (true, _) => (ARRIVES_ALONE, self.recovery_max_alone),
+            (false, true) => (self.felt.target(), self.recovery_max_alone),
+            (false, false) => (self.felt.target(), self.recovery_max),
+        }
+    }
+
     /// True if one more object may be on its way.
     pub fn recovery_has_room(&self, now: Mono) -> bool {
-        let max = if self.is_alone(now) { self.recovery_max_alone } else { self.recovery_max };
+        let (_, max) = self.recovery_bounds(now);
         let max = if self.squeezed { 1 } else { max };
         self.recovery_active < max.min(self.recovery_flow.window()) && self.recovery_bytes < RECOVERY_BYTES && self.recovery_pace.may_start()
     }
@@ -275,10 +290,7 @@ impl Shared {
 
     /// An object that left at `since`, in so many parts one after the other, has arrived.
     pub fn recovery_arrived(&mut self, now: Mono, since: Mono, parts: u32) {
-        let (target, max) = match self.is_alone(now) {
-            true => (ARRIVES_ALONE, self.recovery_max_alone),
-            false => (ARRIVES, self.recovery_max),
-        };
+        let (target, max) = self.recovery_bounds(now);
         self.recovery_flow.arrived(now, since, target * parts, self.recovery_active, max);
     }
 
@@ -346,10 +358,21 @@ impl Cx<'_> {
     }
 
     /// See `Store::submit_bulk`.
-    pub fn submit_bulk(&mut self, txn: Transaction) -> TxcId {
+    pub fn submit_bulk(&mut self, txn: Transaction, how: Bulk) -> TxcId {
         let txc = self.next_txc();
-        let done = self.disk.submit_bulk(self.now, txc, txn);
+        let done = self.disk.submit_bulk(self.now, txc, txn, how);
         self.submitted(txc, done, true)
+    }
+
+    /// Brings pieces of a message's data to their places; `handle_peer` gets it again when they are there. `false`: they go with their transaction.
+    pub fn place(&mut self, class: Class, pieces: Vec<BufList>, m: &PgMessage) -> bool {
+        self.sh.next_place += 1;
+        let id = PlaceId(self.sh.next_place);
+        let done = self.disk.place(self.now, id, class, m.pgid.pool, pieces);
+        if done {
+            self.sh.placing.insert(id, m.clone());
+        }
+        done
     }
 
     fn next_txc(&mut self) -> TxcId {

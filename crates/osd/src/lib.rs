@@ -8,10 +8,12 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
-pub mod cls;
+pub mod capacity;
+mod cls;
 mod command;
 pub mod disk;
 mod effects;
+mod felt;
 mod flow;
 mod heartbeat;
 mod intake;

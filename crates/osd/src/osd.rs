@@ -76,6 +76,8 @@ pub struct Osd {
     pub(crate) memory: crate::memory::Plan,
     /// The plan that the store has been told of.
     pub(crate) memory_told: Option<crate::memory::Plan>,
+    pub(crate) capacity: crate::capacity::Capacity,
+    pub(crate) promise: crate::report::Promise,
     waiting: VecDeque<Waiting>,
     pub(crate) intake: Intake,
     /// OSDs whose session ended before it began.
@@ -134,6 +136,9 @@ impl Osd {
             next_scrub: 0,
             txcs: BTreeMap::new(),
             commit_latency: Default::default(),
+            placing: BTreeMap::new(),
+            placed: Default::default(),
+            next_place: 0,
             reads: BTreeMap::new(),
             orphaned: Default::default(),
             alive_wanted: Epoch(0),
@@ -145,6 +150,8 @@ impl Osd {
             merge_news: false,
             recovery_pace: Default::default(),
             recovery_flow: Default::default(),
+            felt: Default::default(),
+            disk_is_slow: false,
             shares: crate::shares::shares(&commands.config),
             recovery_freed: false,
             recount_budget: 0,
@@ -181,6 +188,8 @@ impl Osd {
             loggers: Default::default(),
             memory,
             memory_told: None,
+            capacity: Default::default(),
+            promise: Default::default(),
             waiting: VecDeque::new(),
             intake: Intake::default(),
             lost_peers: BTreeSet::new(),
@@ -280,6 +289,15 @@ impl Osd {
                         pg.handle_read(&mut cx, id, route, result);
                     }
                 }
+            }
+            StoreEvent::Placed { id, placed } => {
+                self.sh.placed = placed;
+                let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
+                if let Some(m) = cx.sh.placing.remove(&id) {
+                    with_pg(&mut self.pgs, m.pgid, |pg| pg.handle_peer(&mut cx, m));
+                }
+                let unwanted = std::mem::take(&mut cx.sh.placed);
+                cx.disk.give_back(unwanted);
             }
             StoreEvent::ChecksumError { coll, obj, off, device_off, expected, actual } => {
                 let (expected, actual) = (format_args!("{expected:#010x}"), format_args!("{actual:#010x}"));
@@ -417,6 +435,7 @@ impl Osd {
                 with_pg(&mut self.pgs, m.pgid, |pg| pg.handle_repop_reply(&mut cx, m))
             }
             Message::PgMessage(m) => match (self.pgs.get_mut(&m.pgid), &m.body) {
+                (Some(pg), _) if pg.places_first(&mut cx, &m) => {}
                 (Some(pg), _) => pg.handle_peer(&mut cx, m),
                 // We hold nothing of it.
                 (None, PgBody::Query) => {
@@ -649,6 +668,7 @@ impl Osd {
             fetched: Fetched::default(),
             received: now.mono,
             marks: Default::default(),
+            waited: false,
             share: matches!(source, OpSource::Session(_)).then(|| self.intake.admit(now.mono, &m)),
             msg: Box::new(m),
         };

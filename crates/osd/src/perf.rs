@@ -6,7 +6,7 @@ use crate::stages::{Mark, Marks};
 use admin::perf::{Histogram, PerfCounters, prio};
 use qos::{DeviceModel, Io};
 use std::time::Duration;
-use store::{DeviceFacts, DeviceProfile, Tuning};
+use store::{DeviceFacts, DeviceProfile, DeviceUse, Tuning};
 
 admin::counters! {
     Index SPECS:
@@ -76,6 +76,22 @@ admin::counters! {
     FlushUs "flush_us" Gauge "Microseconds of its time that a flush costs";
     Depth "depth" Gauge "I/Os that it works on at once";
     UnderWay "under_way" Gauge "I/Os that it has been given and that have not ended";
+    ClientUs "client_us" Counter "Microseconds of the device's time that clients had: of a time in which several had it, each a part";
+    RecoveryUs "background_recovery_us" Counter "The same of recovery";
+    BestEffortUs "background_best_effort_us" Counter "The same of scrub, trimming, and copies that only move";
+    FlushesUs "flushes_us" Counter "The same of flushes";
+    ClientContendedUs "client_contended_us" Counter "Of client_us, what I/Os had that were chosen while clients and recovery both had something waiting";
+    RecoveryContendedUs "background_recovery_contended_us" Counter "The same of background_recovery_us";
+    BestEffortContendedUs "background_best_effort_contended_us" Counter "The same of background_best_effort_us";
+    ClientIos "client_ios" Counter "I/Os that the device was given for clients";
+    RecoveryIos "background_recovery_ios" Counter "The same for recovery";
+    BestEffortIos "background_best_effort_ios" Counter "The same for scrub, trimming, and copies that only move";
+    ClientData "client_bytes" Counter "Their bytes", bytes();
+    RecoveryData "background_recovery_bytes" Counter "The same for recovery", bytes();
+    BestEffortData "background_best_effort_bytes" Counter "The same for scrub, trimming, and copies that only move", bytes();
+    ClientWaitingUs "client_waiting_us" Gauge "Microseconds of the device's time that wait for it for clients";
+    RecoveryWaitingUs "background_recovery_waiting_us" Gauge "The same for recovery";
+    BestEffortWaitingUs "background_best_effort_waiting_us" Gauge "The same for scrub, trimming, and copies that only move";
     OutstandingUs "outstanding_us" Gauge "Microseconds of its time that they will take";
     Hdd "profile_hdd" Gauge "1 if it is used as a disk whose head moves, 0 if as flash";
     FirstFlushUs "flush_at_start_us" Gauge "Microseconds that a block written and flushed took when the OSD was started";
@@ -97,7 +113,7 @@ impl Default for DevicePerf {
 
 impl DevicePerf {
     /// What is known now.
-    pub fn set(&mut self, device: &DeviceModel) {
+    pub fn set(&mut self, device: &DeviceModel, used: &DeviceUse) {
         const LARGE: u64 = 4 << 20;
         let mut set = |index: Device, value: u64| self.0.set(index as usize, value);
         set(Device::Learned, device.is_learned().into());
@@ -109,6 +125,14 @@ impl DevicePerf {
         set(Device::Depth, device.depth().round() as u64);
         set(Device::UnderWay, device.under_way());
         set(Device::OutstandingUs, device.outstanding() / 1000);
+        let times = [Device::ClientUs, Device::RecoveryUs, Device::BestEffortUs].into_iter().zip(used.time);
+        times.chain([(Device::FlushesUs, used.flush_time)]).for_each(|(index, time)| set(index, time / 1000));
+        let contended = [Device::ClientContendedUs, Device::RecoveryContendedUs, Device::BestEffortContendedUs].into_iter().zip(used.contended);
+        contended.for_each(|(index, time)| set(index, time / 1000));
+        let waiting = [Device::ClientWaitingUs, Device::RecoveryWaitingUs, Device::BestEffortWaitingUs].into_iter().zip(used.waiting);
+        waiting.for_each(|(index, time)| set(index, time / 1000));
+        [Device::ClientIos, Device::RecoveryIos, Device::BestEffortIos].into_iter().zip(used.ios).for_each(|(index, n)| set(index, n));
+        [Device::ClientData, Device::RecoveryData, Device::BestEffortData].into_iter().zip(used.bytes).for_each(|(index, n)| set(index, n));
     }
 }
 

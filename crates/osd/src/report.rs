@@ -8,7 +8,7 @@ use qos::{Class, Io};
 use store::KvSpace;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdForceRecovery, OsdMarkMeDown, OsdScrub};
+use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdCapacity, OsdForceRecovery, OsdMarkMeDown, OsdScrub};
 use types::msg::internal_osd::OsdPing;
 use store::Compressed;
 use store::Memory;
@@ -24,6 +24,10 @@ const STATS_PERIOD: Duration = Duration::from_secs(5);
 const STATS_PERIOD_MOVING: Duration = Duration::from_secs(2);
 /// `osd_beacon_report_interval` is 300 s upstream; ours also keeps the monitors' idea of our map fresh.
 const BEACON_PERIOD: Duration = Duration::from_secs(60);
+/// Thousandths of the time from which on a disk is busy.
+const BUSY: u16 = 800;
+/// A disk that takes so long for a small read is slow: of flash that has many at once each costs microseconds.
+const SLOW_NS: u64 = 2_000_000;
 /// Between two requests to be marked up.
 const BOOT_PAUSE: Duration = Duration::from_secs(5);
 
@@ -38,6 +42,25 @@ pub(crate) struct Clock {
     pub read_errors: u64,
     stopping: bool,
     pub markdowns: Markdowns,
+}
+
+/// Whether recovery gets what it is promised of our disk.
+#[derive(Debug, Default)]
+pub(crate) struct Promise {
+    /// When that was last looked at, and what recovery had had until then, nanoseconds.
+    looked: Mono,
+    had: u64,
+}
+
+impl Promise {
+    /// True if our disk was busy since the last look, and recovery had less than so many thousandths of the time.
+    fn is_denied(&mut self, now: Mono, disk: &dyn Disk, promised: u16) -> bool {
+        let had = disk.device_use().time[Class::Recovery as usize];
+        let (passed, more) = ((now - self.looked).as_nanos() as u64, had.saturating_sub(self.had));
+        (self.looked, self.had) = (now, had);
+        let is_busy = disk.device().is_learned() && disk.device().busy() >= BUSY;
+        is_busy && more.saturating_mul(1000) < passed.saturating_mul(promised.into())
+    }
 }
 
 /// When the map said that we were down though we ran.
@@ -155,8 +178,10 @@ impl Osd {
         for (class, share) in Class::ALL.into_iter().zip(self.sh.shares) {
             disk.set_share(now, class, share);
         }
+        self.look_at_device(now, disk, fx);
+        let denied = self.promise.is_denied(now.mono, disk, self.sh.shares[Class::Recovery as usize].reservation);
+        self.sh.felt.look(now.mono, self.sh.recovery_active > 0, denied);
         self.configure_store(disk);
-        self.sh.device_perf.set(disk.device());
         self.tell_memory(now, disk, fx);
         if !self.sh.booted {
             self.ask_to_boot(now, disk, fx);
@@ -202,6 +227,21 @@ impl Osd {
         }
         if let Some(why) = self.memory.wanted.complaint() {
             Cx { now, disk, sh: &mut self.sh, fx }.clog(LogPrio::WARN, why);
+        }
+    }
+
+    /// What the device can do, for counters, monitors and the queue before it.
+    fn look_at_device(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
+        self.sh.device_perf.set(disk.device(), &disk.device_use());
+        let class = &self.config.device_class;
+        let configured = crate::capacity::configured(&self.commands.config, class);
+        disk.set_capacity(configured);
+        let device = disk.device();
+        self.sh.disk_is_slow = device.is_learned() && device.cost(Io::Read, 4096) > SLOW_NS;
+        if let Some(iops) = self.capacity.look(now.mono, device.capacity(), configured, crate::capacity::option(class)) {
+            let (osd, rotational) = (self.sh.whoami, class == "hdd");
+            let msg = OsdCapacity { osd, rotational, iops_thousandths: (iops * 1000.0) as u64 };
+            fx.push(Effect::Send { to: Peer::Mon, tid: 0, msg: msg.into() });
         }
     }
 
@@ -251,6 +291,7 @@ impl Osd {
     /// What the store complains of, by the names of health checks. `kv`: how the database's own device fills.
     fn alerts(&self, disk: &dyn Disk, kv: Option<KvSpace>) -> BTreeMap<String, String> {
         let mut out: BTreeMap<String, String> = slow_flush(disk).into_iter().collect();
+        out.extend(self.capacity.alert.iter().map(|(name, text)| ((*name).into(), text.clone())));
         if let Some(kv) = kv.filter(|kv| kv.spilled > 0 && self.commands.config.bool("bluestore_warn_on_bluefs_spillover")) {
             let size = |n| admin::human::bytes(n);
             let text = format!("spilled over {} metadata from 'db' device ({} used of {}) to slow device", size(kv.spilled), size(kv.used), size(kv.total));

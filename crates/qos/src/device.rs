@@ -51,6 +51,8 @@ const GAIN: f64 = 0.4;
 const STEP: f64 = 2.0;
 /// Less doubt than this there never is: devices change.
 const DOUBT: f64 = 0.05;
+/// I/Os of so many bytes in the mean tell what small ones cost; longer ones mostly what bytes do.
+const SMALL: u64 = 16 << 10;
 /// So many spans in a row must be foretold to within a quarter for costs to count as learned.
 const AGREED: u32 = 4;
 /// Costs are at least a microsecond an I/O and at most a minute; a byte costs at least what it does at 100 GB/s.
@@ -68,6 +70,8 @@ pub struct DeviceModel {
     /// How many I/Os the device works on at once: what one takes by itself, in its costs. Below 1: bursts are swallowed.
     depth: f64,
     agreed: u32,
+    /// Reads or writes, whichever last kept it busy with small ones, as was foreseen.
+    small: Option<Io>,
     under_way: u64,
     outstanding: u64,
     started: u64,
@@ -100,6 +104,7 @@ impl Default for DeviceModel {
             depth: 1.0,
             doubt: [1.0; 6],
             agreed: 0,
+            small: None,
             under_way: 0,
             outstanding: 0,
             started: 0,
@@ -163,6 +168,17 @@ impl DeviceModel {
         1e9 / self.cost(io, bytes).max(1) as f64
     }
 
+    /// So many bytes cost no more than half of an I/O: to read over them is cheaper than to read on both sides of them. At most `most`.
+    pub fn worth_reading(&self, most: u64) -> u64 {
+        let read = index(Io::Read);
+        (self.per_io[read] / 2.0 / self.per_byte[read]).min(most as f64) as u64
+    }
+
+    /// I/Os of 4 KiB that it does in a second, writes or reads, whichever were judged last; `None` while it has not been kept busy by small ones.
+    pub fn capacity(&self) -> Option<f64> {
+        self.small.filter(|_| self.is_learned()).map(|io| self.per_second(io, 4096))
+    }
+
     /// How many it works on at once. Below 1 it is quicker with one than with many in a row.
     pub fn depth(&self) -> f64 {
         self.depth
@@ -211,6 +227,8 @@ impl DeviceModel {
         let is_full = is_busy && depth >= 0.9 * self.depth;
         if is_full {
             let foreseen = took < foretold * 1.25 && took * 1.25 > foretold;
+            let small = |io: &Io| span.ios[index(*io)] >= SPAN_IOS / 4 && span.bytes[index(*io)] / u64::from(span.ios[index(*io)]) <= SMALL;
+            self.small = [Io::Write, Io::Read].into_iter().find(|io| foreseen && small(io)).or(self.small);
             self.agreed = if foreseen { self.agreed.saturating_add(1) } else if self.is_learned() { self.agreed } else { 0 };
         }
         if is_full || is_busy && took < foretold {

@@ -26,6 +26,8 @@ const URGENT: u64 = 250;
 pub struct Started<C, T> {
     /// `None`: it was urgent.
     pub class: Option<C>,
+    /// It was its reservation's turn, not its weight's.
+    pub reserved: bool,
     /// Device time that it is expected to take, nanoseconds.
     pub cost: u64,
     pub job: T,
@@ -75,13 +77,18 @@ impl<T> Queue<T> {
         self.share.reservation > 0 && self.reserved_at <= now
     }
 
-    /// Takes the first job, and counts it for limit and weight.
-    fn take(&mut self, now: u64, busy: u16) -> Option<(u64, T)> {
-        let (cost, job) = self.jobs.pop_front()?;
+    /// Counts a job for limit and weight.
+    fn charge(&mut self, now: u64, busy: u16, cost: u64) {
         if let Some(limit) = self.share.limit.filter(|_| self.is_limited(busy)) {
             self.limited_until = self.limited_until.max(now.saturating_sub(LIMIT_SLACK)).saturating_add(stretched(cost, limit.into()));
         }
         self.progress = self.progress.saturating_add(cost / u64::from(self.share.weight.max(1)));
+    }
+
+    /// Takes the first job, and counts it for limit and weight.
+    fn take(&mut self, now: u64, busy: u16) -> Option<(u64, T)> {
+        let (cost, job) = self.jobs.pop_front()?;
+        self.charge(now, busy, cost);
         Some((cost, job))
     }
 }
@@ -172,7 +179,7 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
     fn pop_urgent(&mut self, now: u64) -> Option<Started<C, T>> {
         let (cost, job) = self.urgent.pop_front()?;
         self.urgent_until = self.urgent_until.max(now).saturating_add(stretched(cost, URGENT));
-        Some(Started { class: None, cost, job })
+        Some(Started { class: None, reserved: false, cost, job })
     }
 
     fn pop_reserved(&mut self, now: u64, class: C) -> Option<Started<C, T>> {
@@ -186,7 +193,7 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
         let queue = self.classes.get_mut(&class)?;
         let (cost, job) = queue.take(now, self.busy)?;
         queue.reserved_at = queue.reserved_at.saturating_add(stretched(cost, queue.share.reservation.into()));
-        Some(Started { class: Some(class), cost, job })
+        Some(Started { class: Some(class), reserved: true, cost, job })
     }
 
     fn pop_by_weight(&mut self, now: u64, class: C) -> Option<Started<C, T>> {
@@ -199,7 +206,26 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
         let queue = self.classes.get_mut(&class)?;
         let (cost, job) = queue.take(now, self.busy)?;
         self.owed = self.owed.saturating_sub(cost);
-        Some(Started { class: Some(class), cost, job })
+        Some(Started { class: Some(class), reserved: false, cost, job })
+    }
+
+    /// Jobs of a class that wait, in their order.
+    pub fn jobs(&self, class: C) -> impl Iterator<Item = &T> {
+        self.classes.get(&class).into_iter().flat_map(|q| q.jobs.iter().map(|(_, job)| job))
+    }
+
+    /// Takes jobs that are done together with one that `pop` has just returned (`reserved` as it said), though their turn is later; the class pays
+    /// `more` for them.
+    pub fn join(&mut self, now: u64, class: C, reserved: bool, more: u64, mut is_joined: impl FnMut(&T) -> bool) -> Vec<T> {
+        let Some(queue) = self.classes.get_mut(&class) else { return Vec::new() };
+        let (joined, rest): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut queue.jobs).into_iter().partition(|(_, job)| is_joined(job));
+        queue.jobs = rest;
+        queue.charge(now, self.busy, more);
+        match reserved {
+            true => queue.reserved_at = queue.reserved_at.saturating_add(stretched(more, queue.share.reservation.into())),
+            false => self.owed = self.owed.saturating_sub(more),
+        }
+        joined.into_iter().map(|(_, job)| job).collect()
     }
 
     /// When to ask again if `pop` returned nothing; `None`: not before something is queued.

@@ -116,6 +116,23 @@ fn a_disk_is_learned_within_a_minute_whatever_the_depth() {
 }
 
 #[test]
+fn what_large_ones_cost_is_no_word_on_small_ones() {
+    let mut b = Bench::new(disk());
+    b.load(30, 8, Io::Write, 256 << 10);
+    assert!(b.model.is_learned() && b.model.capacity().is_none());
+    b.load(30, 8, Io::Read, 4096);
+    let capacity = b.model.capacity().unwrap();
+    assert!((60.0..90.0).contains(&capacity), "{capacity}");
+    // Of both the one that it does now.
+    b.load(10, 8, Io::Write, 4096);
+    assert_eq!(b.model.capacity(), Some(b.model.per_second(Io::Write, 4096)));
+    b.device.io *= 3.0;
+    b.load(30, 8, Io::Read, 4096);
+    let capacity = b.model.capacity().unwrap();
+    assert!((20.0..30.0).contains(&capacity), "{capacity}");
+}
+
+#[test]
 fn small_and_large_ones_are_told_apart() {
     let mut b = Bench::new(disk());
     for _ in 0..10 {

@@ -468,6 +468,7 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
             // Short logs are there to be too short.
             options.set("osd_max_pg_log_entries", Source::File, &log_entries_max.to_string()).expect("a number");
         }
+        options.set("osd_mclock_override_recovery_settings", Source::File, "true").expect("a truth value");
         options.set("osd_recovery_max_active", Source::File, &recovery_max).expect("a number");
         options.set("osd_max_backfills", Source::File, &max_backfills).expect("a number");
         options.set("osd_client_message_cap", Source::File, &client_messages).expect("a number");

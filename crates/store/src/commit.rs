@@ -216,6 +216,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                     }
                     self.advance(number);
                 }
+                FlushFor::Place(id) => self.handle_place_flushed(id),
                 FlushFor::DeferredBatch => self.finish_deferred_batch(),
             }
         }
@@ -248,7 +249,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     /// Blocks that nothing refers to any more, nor will after a crash.
-    fn release(&mut self, mut blocks: Vec<u64>) {
+    pub(crate) fn release(&mut self, mut blocks: Vec<u64>) {
         for phys in &blocks {
             self.cache.forget(*phys);
             self.unverify(*phys);
@@ -303,6 +304,13 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         } else {
             self.drive_deferred_batch();
         }
+        self.let_waiting_in();
+    }
+
+    /// Whoever had to wait for room for deferred blocks goes on.
+    fn let_waiting_in(&mut self) {
+        let waiting: Vec<types::ShardPgId> = self.queues.keys().copied().collect();
+        waiting.into_iter().for_each(|coll| self.queue_ready(coll));
     }
 
     /// The blocks are in their place: the records go with the next batch, whoever needs that flushed.
@@ -327,9 +335,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             }
         }
         self.release(free);
-        // Whoever had to wait for room goes on.
-        let waiting: Vec<types::ShardPgId> = self.queues.keys().copied().collect();
-        waiting.into_iter().for_each(|coll| self.queue_ready(coll));
+        self.let_waiting_in();
     }
 
     /// Starts the reads that a block needs before it can be put together.

@@ -20,6 +20,8 @@ pub struct StoreConfig {
     /// much as a hundred kilobytes rather takes many pieces in one write of the log, and to their places in its order.
     /// Measured, because virtual disks of flash say that their head moves.
     pub bulk_flush_max: Duration,
+    /// Reads of one class that lie near each other are one of the device, up to so many bytes; 0: each is its own.
+    pub joined_read_bytes: u64,
     /// Deferred bytes that start a batch of device writes; what is less stays in the log.
     pub deferred_batch_bytes: u64,
     /// Deferred bytes on their way to the device at a time: every flush, of the key-value engine's log too, waits for
@@ -55,6 +57,7 @@ impl Default for StoreConfig {
         StoreConfig {
             prefer_deferred_size: 32 << 10,
             bulk_flush_max: Duration::from_millis(15),
+            joined_read_bytes: 1 << 20,
             deferred_batch_bytes: 4 << 20,
             deferred_window_bytes: 128 << 10,
             deferred_bytes_max: 8 << 20,

@@ -74,6 +74,7 @@ pub(crate) struct DeferredBlock {
 /// Records being written to the device.
 pub(crate) struct Batch {
     pub records: Vec<Record>,
+    /// Bytes that have not reached their place.
     pub bytes: u64,
     /// What is still to be written where: sorted, newest content of each block, neighbours together.
     runs: VecDeque<(Class, u64, BufList)>,
@@ -95,6 +96,7 @@ impl Batch {
     /// A device write has been answered.
     pub fn written(&mut self, bytes: u64) {
         self.in_flight -= bytes;
+        self.bytes -= bytes;
     }
 
     /// True if nothing is on its way and nothing is left.
@@ -149,7 +151,8 @@ impl Deferred {
         self.records.push_back(record);
     }
 
-    /// Bytes not in their place yet, those on the way included.
+    /// Bytes not in their place yet: with what a batch has written they are gone, though the log has it until the batch is done. Else who waits for room
+    /// would wait for a whole batch, seconds on a slow disk.
     pub fn total_bytes(&self) -> u64 {
         self.bytes + self.batch.as_ref().map_or(0, |b| b.bytes)
     }
@@ -163,8 +166,7 @@ impl Deferred {
     pub fn start_batch(&mut self, run_bytes_max: u64) {
         let n = self.records.iter().take_while(|r| r.seq <= self.committed).count();
         let records: Vec<Record> = self.records.drain(..n).collect();
-        let bytes = records.iter().map(Record::bytes).sum();
-        self.bytes -= bytes;
+        self.bytes -= records.iter().map(Record::bytes).sum::<u64>();
         let mut newest = BTreeMap::new();
         for (class, (phys, data)) in records.iter().flat_map(|r| r.blocks.iter().map(|b| (r.class, b))) {
             if !self.blocks.get(phys).is_some_and(|b| b.freed) {
@@ -183,6 +185,7 @@ impl Deferred {
                 _ => runs.push_back((class, phys, data.into())),
             }
         }
+        let bytes = runs.iter().map(|(.., list)| list.len() as u64).sum();
         self.batch = Some(Batch { records, bytes, runs, in_flight: 0 });
     }
 

@@ -6,7 +6,7 @@ use types::msg::BufList;
 use types::{Errno, HObject, Mono, ShardPgId};
 use uuid::Uuid;
 
-use crate::{AllocHint, Compressed, KvError};
+use crate::{AllocHint, Compressed, KvError, PlaceId, Placed};
 
 /// A transaction, numbered by the owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +70,8 @@ pub enum StoreEvent {
     ReadDone { id: ReadId, result: Result<ReadData, Errno> },
     /// The device returned something else than was written: `off` is the block's offset in the object.
     ChecksumError { coll: ShardPgId, obj: HObject, off: u64, device_off: u64, expected: u32, actual: u32 },
+    /// What was to be placed is in its place, for good as soon as a transaction says so. Whoever hears this answers for the blocks.
+    Placed { id: PlaceId, placed: Placed },
     /// A write or a flush failed. Nothing is committed any more, every later submit and read is refused with EIO.
     /// Said once. The daemon must stop.
     Poisoned(Errno),

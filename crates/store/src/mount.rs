@@ -163,6 +163,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             now: Mono::default(),
             deferred: scan.deferred,
             deferred_most: u64::MAX,
+            placing: BTreeMap::new(),
             queue: DeviceQueue::new(config.queue_depth_max),
             io_next: 0,
             ios: ById::default(),

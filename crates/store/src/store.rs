@@ -8,7 +8,8 @@ use crate::cache::{BlockCache, BlockHasher, OnodeCache};
 use crate::deferred::Deferred;
 use crate::names::Names;
 use crate::perf::StorePerf;
-use crate::queue::DeviceQueue;
+use crate::place::Placing;
+use crate::queue::{DeviceQueue, Joined};
 use crate::read::ReadOp;
 use crate::txc::{Pend, Txc, TxcState};
 use crate::unpack::{CompressedOf, Unpack};
@@ -91,6 +92,8 @@ pub struct Store<D, K> {
     pub(crate) deferred: Deferred,
     /// Deferred bytes that there is memory for.
     pub(crate) deferred_most: u64,
+    /// Data on its way to its place ahead of its transaction.
+    pub(crate) placing: BTreeMap<PlaceId, Placing>,
 
     // I/O.
     pub(crate) queue: DeviceQueue,
@@ -109,12 +112,14 @@ pub struct Store<D, K> {
 /// What an I/O was for.
 pub(crate) enum IoKind {
     TxcWrite { txc: u64, first: u64 },
+    Place(PlaceId),
     PendRead { pend: u64, piece: usize, block: onode::Block, attempts: u32 },
     /// `n` blocks of a compressed run, from its `at`-th on.
     Unpack { head: u64, at: usize, n: usize },
     DeferredWrite { bytes: u64 },
     /// Of a compressed run: from its `at`-th block on.
     Read { read: u64, part: usize, at: usize },
+    Joined(Joined),
     DevFlush,
     KvFlush,
 }
@@ -123,6 +128,15 @@ pub(crate) enum IoKind {
 const RESERVE_LEAST: u64 = 64 << 20;
 /// Bytes of a file system beneath a sparse file that are left to the database and the log on it.
 const BENEATH_RESERVE: u64 = 128 << 20;
+
+/// How a bulk transaction's data travels.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Bulk {
+    /// On whose account it is written.
+    pub class: Class,
+    /// Where the data of each of its writes is already, in their order; an empty one is nowhere.
+    pub placed: Vec<Placed>,
+}
 
 /// What something takes as a rule: about two of three take less. A mean would go by the few that met something else on the disk.
 pub(crate) struct Typical(pub Duration);
@@ -152,6 +166,7 @@ pub(crate) struct Flush {
 /// Who wants the device flushed.
 pub(crate) enum FlushFor {
     Txc(u64),
+    Place(PlaceId),
     DeferredBatch,
 }
 
@@ -172,11 +187,17 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     }
 
     /// The same for much data that no client waits for, as recovery: it goes straight to free space, however small its pieces are, unless flushes are slow
-    /// (`StoreConfig::bulk_flush_max`). The log keeps the time short until a small write is durable, and has it written twice.
-    pub fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction) -> Result<(), Errno> {
+    /// (`StoreConfig::bulk_flush_max`), or is there already. The log keeps the time short until a small write is durable, and has it written twice.
+    pub fn submit_bulk(&mut self, now: Now, txc: TxcId, txn: Transaction, how: Bulk) -> Result<(), Errno> {
         self.now = now.mono;
-        let bulk = self.flush_took.0 < self.config.bulk_flush_max;
-        self.start(Txc { bulk, class: Class::Recovery, ..Txc::new(self.now, txc, txn.coll) }, txn)
+        let Bulk { class, placed } = how;
+        let bulk = self.is_log_quick();
+        self.start(Txc { bulk, class, placed: placed.into(), ..Txc::new(self.now, txc, txn.coll) }, txn)
+    }
+
+    /// True if what need not go through the log had better not.
+    pub(crate) fn is_log_quick(&self) -> bool {
+        self.flush_took.0 < self.config.bulk_flush_max
     }
 
     fn start(&mut self, txc: Txc, txn: Transaction) -> Result<(), Errno> {
@@ -184,7 +205,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.validate(&txn)?;
         let number = self.txc_next;
         self.txc_next += 1;
-        let txc = self.plan(number, txc, txn)?;
+        let mut txc = self.plan(number, txc, txn)?;
+        // More than there were writes.
+        std::mem::take(&mut txc.placed).into_iter().for_each(|placed| self.give_back(placed));
         self.start_txc(number, txc);
         Ok(())
     }
@@ -205,6 +228,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         match (kind, result) {
             (IoKind::Read { read, part, at }, result) => self.handle_read(now, read, (part, at), result),
             (IoKind::Unpack { head, at, n }, result) => self.handle_unpack_read(head, at, n, result),
+            (IoKind::Joined(joined), result) => self.handle_joined(now, joined, result),
             (IoKind::PendRead { pend, piece, block, attempts }, result) => {
                 self.handle_pend_read(pend, piece, block, attempts, result);
             }
@@ -212,6 +236,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             (_, Err(errno)) => self.poison(errno),
             (_, Ok(_)) if self.poisoned.is_some() => {}
             (IoKind::TxcWrite { txc, first }, Ok(_)) => self.handle_txc_written(txc, first),
+            (IoKind::Place(id), Ok(_)) => self.handle_place_written(id),
             (IoKind::DeferredWrite { bytes }, Ok(_)) => self.handle_deferred_written(bytes),
             (IoKind::DevFlush, Ok(_)) => self.handle_dev_flushed(),
             (IoKind::KvFlush, Ok(_)) => self.handle_kv_flushed(id),
@@ -229,7 +254,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// True when nothing is in flight: `umount` loses nothing that was submitted.
     pub fn is_idle(&self) -> bool {
-        self.txcs.is_empty() && self.ios.is_empty() && self.batch.is_empty() && self.events.is_empty()
+        self.txcs.is_empty() && self.placing.is_empty() && self.ios.is_empty() && self.batch.is_empty() && self.events.is_empty()
     }
 
     /// Transactions in flight, oldest first: (id, collection, state).
@@ -362,7 +387,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// Blocks kept for what is on its way when the device becomes full: whoever orders writes goes by `available`, and a
     /// write it ordered for all its copies must not fail on one of them.
-    fn reserve(&self) -> u64 {
+    pub(crate) fn reserve(&self) -> u64 {
         let blocks = self.alloc.blocks();
         let least = (RESERVE_LEAST / onode::BLOCK).min(blocks / 16);
         least.max(blocks * u64::from(self.config.reserve_per_mille) / 1000)

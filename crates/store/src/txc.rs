@@ -5,9 +5,10 @@
 use crate::csum::Csum;
 use crate::onode::{Block, Filled, Onode, PendCell, Segment};
 use crate::packed::Packed;
-use crate::{KvBatch, KvOp, Policy, TxcId};
+use crate::{KvBatch, KvOp, Placed, Policy, TxcId};
 use bytes::Bytes;
 use qos::Class;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use types::{Mono, ShardPgId};
@@ -126,6 +127,8 @@ pub(crate) struct Txc {
     pub policy: Policy,
     /// Format 1 cannot say what it changes.
     pub extended: bool,
+    /// Where it is already, of each write that is still to be planned.
+    pub placed: VecDeque<Placed>,
     /// Blocks that travel in the batch.
     pub deferred: Vec<DeferredWrite>,
     /// Seq of its deferred record; 0 if there is none.
@@ -160,6 +163,7 @@ impl Txc {
             bulk: false,
             policy: Policy::default(),
             extended: false,
+            placed: VecDeque::new(),
             deferred: Vec::new(),
             deferred_seq: 0,
             freed: Vec::new(),

@@ -122,7 +122,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             match (at.is_multiple_of(BLOCK) && blocks >= 2).then(|| pack(txc, &chunk, (whole - at) as usize, blocks)).flatten() {
                 None => chunk.0.into_iter().for_each(|piece| plain.push(piece)),
                 Some(bytes) => {
-                    let to = Extent { off: plain_off, old_size, small };
+                    let to = Extent { off: plain_off, old_size, small, placed: Placed::default() };
                     self.write_plain(number, txc, o, to, std::mem::take(&mut plain))?;
                     runs.push(NewRun { lblk: at / BLOCK, of: blocks as u8, len: bytes.len() as u32 });
                     packed.push(bytes.into());
@@ -136,7 +136,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             }
             at = chunk_end;
         }
-        self.write_plain(number, txc, o, Extent { off: plain_off, old_size, small }, plain)?;
+        self.write_plain(number, txc, o, Extent { off: plain_off, old_size, small, placed: Placed::default() }, plain)?;
         if runs.is_empty() { Ok(()) } else { self.place_runs(number, txc, o, runs, packed, small) }
     }
 

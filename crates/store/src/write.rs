@@ -17,21 +17,24 @@ pub(crate) struct Extent {
     pub off: u64,
     pub old_size: u64,
     pub small: bool,
+    /// Where it is already, if it is.
+    pub placed: Placed,
 }
 
 impl<D: BlockDev, K: Kv> Store<D, K> {
     pub(crate) fn write(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, off: u64, data: BufList) -> Result<(), Errno> {
         let len = data.len() as u64;
+        let (end, old_size) = (off + len, o.size);
+        let placed = self.fitting(txc, off, end, old_size);
         if len == 0 {
             return Ok(());
         }
-        let old_size = o.size;
-        o.size = o.size.max(off + len);
-        if txc.policy.compression.wants(&o.hint) && len >= 2 * BLOCK {
+        o.size = o.size.max(end);
+        if placed.is_empty() && txc.policy.compression.wants(&o.hint) && len >= 2 * BLOCK {
             return self.write_compressing(number, txc, o, off, data, old_size);
         }
-        let small = self.is_small(txc, len);
-        self.write_plain(number, txc, o, Extent { off, old_size, small }, data)
+        let small = placed.is_empty() && self.is_small(txc, len);
+        self.write_plain(number, txc, o, Extent { off, old_size, small, placed }, data)
     }
 
     /// True if so much goes through the log.
@@ -41,7 +44,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// Writes data as it is.
     pub(crate) fn write_plain(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, to: Extent, data: BufList) -> Result<(), Errno> {
-        let Extent { off, old_size, small } = to;
+        let Extent { off, old_size, small, placed } = to;
         let end = off + data.len() as u64;
         let mut cutter = Cutter::new(data);
         let mut at = off;
@@ -57,7 +60,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 if pad > 0 {
                     data.push(zeros(pad as usize));
                 }
-                self.write_direct(number, txc, o, lblk, data, pad)?;
+                self.write_direct(number, txc, o, (lblk, pad), data, &placed)?;
                 at += direct;
                 continue;
             }
@@ -108,9 +111,31 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         Ok(())
     }
 
-    /// Whole blocks straight to free space; the last `pad` bytes are nobody's.
-    fn write_direct(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, lblk: u64, data: BufList, pad: u64) -> Result<(), Errno> {
-        let runs = self.alloc.allocate(data.len() as u64 / BLOCK);
+    /// Where the next write's data is already. What is not whole blocks to the object's end has to be put together with what is there: then that is nowhere.
+    fn fitting(&mut self, txc: &mut Txc, off: u64, end: u64, old_size: u64) -> Placed {
+        let placed = txc.placed.pop_front().unwrap_or_default();
+        let whole = off.is_multiple_of(BLOCK) && (end.is_multiple_of(BLOCK) || covers(0, end % BLOCK, end / BLOCK, old_size));
+        if whole && placed.blocks() == (end - off).div_ceil(BLOCK) {
+            return placed;
+        }
+        self.give_back(placed);
+        Placed::default()
+    }
+
+    /// Whole blocks straight to free space, unless they are there already; the last `pad` bytes are nobody's.
+    fn write_direct(
+        &mut self,
+        number: u64,
+        txc: &mut Txc,
+        o: &mut Onode,
+        (lblk, pad): (u64, u64),
+        data: BufList,
+        placed: &Placed,
+    ) -> Result<(), Errno> {
+        let runs = match placed.is_empty() {
+            true => self.alloc.allocate(data.len() as u64 / BLOCK),
+            false => placed.runs().collect(),
+        };
         self.perf.wrote_big(data.len() as u64, pad, runs.len() as u64);
         let mut cutter = Cutter::new(data);
         let mut lblk = lblk;
@@ -122,7 +147,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 self.set_block(txc, o, lblk, block, None)?;
                 lblk += 1;
             }
-            self.send_direct(number, txc, first, part);
+            if placed.is_empty() {
+                self.send_direct(number, txc, first, part);
+            }
         }
         Ok(())
     }

@@ -41,6 +41,28 @@ pub fn known(name: &str) -> Result<&'static OptionSpec, CommandError> {
     find(name).ok_or_else(|| CommandError::new(Errno::EINVAL, format!("unrecognized config option '{name}'")))
 }
 
+/// Options of recovery that are the scheduler's affair with `osd_op_queue=mclock_scheduler`.
+/// Source: OSD::maybe_override_options_for_qos and maybe_override_sleep_options_for_qos, src/osd/OSD.cc of Tentacle.
+const SCHEDULERS: &[&str] = &[
+    "osd_max_backfills",
+    "osd_recovery_max_active",
+    "osd_recovery_max_active_hdd",
+    "osd_recovery_max_active_ssd",
+    "osd_recovery_sleep",
+    "osd_recovery_sleep_hdd",
+    "osd_recovery_sleep_ssd",
+    "osd_recovery_sleep_hybrid",
+];
+
+/// Why setting an option changes nothing as things are: the scheduler decides in its place. `get` has the values of others.
+pub fn left_to_scheduler(name: &str, get: impl Fn(&str) -> String) -> Option<String> {
+    let name = canonical(name);
+    let by_clock = SCHEDULERS.contains(&name.as_str()) && get("osd_op_queue") == "mclock_scheduler";
+    (by_clock && get("osd_mclock_override_recovery_settings") != "true").then(|| {
+        format!("{name} is ignored while osd_op_queue is mclock_scheduler: set osd_mclock_override_recovery_settings first for it to take effect")
+    })
+}
+
 /// The name with blanks and dashes as underscores.
 pub fn canonical(name: &str) -> String {
     crate::conf::canonical_name(name)

@@ -190,6 +190,15 @@ impl OptionSpec {
         }
     }
 
+    /// What there is to say of it besides.
+    fn remark(&self) -> Option<String> {
+        let scheduler = || {
+            let why = "With osd_op_queue=mclock_scheduler, the default, this is ignored unless osd_mclock_override_recovery_settings is true.";
+            super::SCHEDULERS.contains(&self.name).then(|| why.to_owned())
+        };
+        self.notice().or_else(scheduler)
+    }
+
     /// `config help -f json`.
     pub fn json(&self) -> Value {
         let typed = |text: &str| match self.kind {
@@ -204,7 +213,7 @@ impl OptionSpec {
         }
         json!({
             "name": self.name, "type": self.kind.name(), "level": self.level.name(), "desc": self.description,
-            "long_desc": self.notice().unwrap_or_default(), "default": typed(self.default),
+            "long_desc": self.remark().unwrap_or_default(), "default": typed(self.default),
             "daemon_default": self.daemon_default.map_or("".into(), typed), "tags": [], "services": self.services,
             "see_also": [], "enum_values": self.choices, "min": self.min.map_or("".into(), typed),
             "max": self.max.map_or("".into(), typed), "can_update_at_runtime": self.runtime, "flags": flags,
@@ -228,8 +237,8 @@ impl OptionSpec {
         if !self.services.is_empty() {
             out += &format!("  Services: [{}]\n", self.services.join(","));
         }
-        if let Some(notice) = self.notice() {
-            out += &format!("\n{notice}\n");
+        if let Some(remark) = self.remark() {
+            out += &format!("\n{remark}\n");
         }
         out
     }
@@ -256,6 +265,7 @@ mod tests {
 
     #[test]
     fn help_says_when_an_option_changes_nothing() {
+        assert!(find("osd_max_backfills").unwrap().text().contains("ignored unless osd_mclock_override_recovery_settings"));
         assert!(find("osd_memory_base").unwrap().text().contains("changes nothing in Cuttlebone"));
         assert_eq!(find("osd_pool_default_size").unwrap().notice(), None);
         assert_eq!(find("osd_heartbeat_grace").unwrap().json()["default"], 20);

@@ -43,13 +43,22 @@ fn set(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let text = cmd.list("value")?.into_iter().next().unwrap_or_default();
     let target = target_arg(who)?;
     let (value, notice) = match check(&name, &text) {
-        Ok((_, value, notice)) => (value, notice),
+        Ok((_, value, notice)) => (value, left_to_scheduler(ctx, &target, &name).unwrap_or(notice)),
         // `--force` keeps options that only other releases know.
         Err(refused) if !cmd.flag("force") => return Err(refused),
         Err(_) => (text, String::new()),
     };
     ctx.state.config.change(ctx.now.wall, "", vec![(target.key(&name), Some(value))], ctx.txn);
     Ok(Reply::status(notice))
+}
+
+/// Why it changes nothing for whom it is set: there, the scheduler decides in its place.
+fn left_to_scheduler(ctx: &Ctx<'_>, target: &Target, name: &str) -> Option<String> {
+    // Of several OSDs those are asked that nothing is set for by name.
+    let one = target.section.parse().unwrap_or_else(|_| EntityName::new(types::EntityKind::OSD, ""));
+    let resolved = ctx.state.config.resolve(&subject(&ctx.osdmap(), &one));
+    let get = |name: &str| resolved.get(name).map(|(value, _)| value.clone()).or_else(|| Some(option::find(name)?.default_for(true)));
+    option::left_to_scheduler(name, |name| get(name).unwrap_or_default())
 }
 
 fn rm(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {

@@ -186,6 +186,12 @@ impl ConfigService {
         true
     }
 
+    /// True if a key has its value by a change of that name; one that is older than what `config log` remembers has not.
+    pub fn was_set_by(&self, key: &str, name: &str) -> bool {
+        let last = self.history.iter().rev().find(|set| set.diffs.iter().any(|(changed, ..)| changed == key));
+        self.entries.contains_key(key) && last.is_some_and(|set| set.name == name)
+    }
+
     /// The changes that lead back to the state of `version`.
     pub fn changes_back_to(&self, version: u64) -> Vec<(String, Option<String>)> {
         let mut back = BTreeMap::new();

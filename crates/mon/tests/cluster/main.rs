@@ -15,7 +15,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use types::msg::Message;
-use types::msg::internal::{FailureKind, MgrBeacon, MgrDigest, OsdAlive, OsdBeacon, OsdFailure, OsdMarkMeDown, PgTempRequest};
+use types::msg::internal::{FailureKind, MgrBeacon, MgrDigest, OsdAlive, OsdBeacon, OsdCapacity, OsdFailure, OsdMarkMeDown, PgTempRequest};
 use types::pg::{OsdStat, PgState, PoolDigest};
 use types::{Epoch, OsdId, PgId, PoolId};
 
@@ -129,6 +129,36 @@ fn epochs_kept(beacon: impl Fn(i32, Epoch, &mut BTreeMap<PgId, Epoch>) -> bool) 
     lab.subscribe(ADMIN, "osdmap", 0, 0);
     let map = lab.mail.iter().find_map(|(_, _, m)| if let Message::MOsdMap(m) = m { Some(m.clone()) } else { None }).expect("a map");
     map.newest.0 - map.oldest.0 + 1
+}
+
+#[test]
+fn what_an_osd_has_learned_of_its_disk_is_an_option_unless_an_operator_has_said_something() {
+    let mut lab = Lab::new(OPTIONS);
+    let sessions: Vec<SessionId> = (0..2).map(|i| lab.add_osd(i)).collect();
+    let option = "osd_mclock_max_capacity_iops_hdd";
+    let value = |lab: &mut Lab, osd: &str| lab.json(json!({"prefix": "config get", "who": osd, "key": option}))[option].clone();
+    let says = |lab: &mut Lab, osd: i32, iops: u64| {
+        let msg = OsdCapacity { osd: OsdId(osd), rotational: true, iops_thousandths: 1000 * iops };
+        lab.say(sessions[osd as usize], msg);
+    };
+    says(&mut lab, 0, 75);
+    assert_eq!(value(&mut lab, "osd.0"), json!("75.000000"));
+    says(&mut lab, 0, 110);
+    assert_eq!(value(&mut lab, "osd.0"), json!("110.000000"));
+    // Nobody speaks for another.
+    lab.say(sessions[1], OsdCapacity { osd: OsdId(0), rotational: true, iops_thousandths: 1 });
+    assert_eq!(value(&mut lab, "osd.0"), json!("110.000000"));
+    lab.ok(json!({"prefix": "config set", "who": "osd.0", "name": option, "value": "200"}));
+    says(&mut lab, 0, 75);
+    assert_eq!(value(&mut lab, "osd.0"), json!("200"));
+    // What is said of all OSDs is said of each.
+    lab.ok(json!({"prefix": "config set", "who": "osd", "name": option, "value": "300"}));
+    says(&mut lab, 1, 75);
+    assert_eq!(value(&mut lab, "osd.1"), json!("300"));
+    lab.ok(json!({"prefix": "config rm", "who": "osd", "name": option}));
+    lab.ok(json!({"prefix": "config rm", "who": "osd.0", "name": option}));
+    (0..2).for_each(|osd| says(&mut lab, osd, 80));
+    assert_eq!((value(&mut lab, "osd.0"), value(&mut lab, "osd.1")), (json!("80.000000"), json!("80.000000")));
 }
 
 #[test]

@@ -58,6 +58,8 @@ pub(crate) struct ClientOp {
     pub fetched: Fetched,
     pub received: Mono,
     pub marks: Marks,
+    /// It waited for its object to be whole, and the more recovery does, the shorter that is.
+    pub waited: bool,
     /// What it has of the intake, if a client asks.
     #[expect(dead_code, reason = "it counts for as long as it is here")]
     pub share: Option<Rc<Share>>,
@@ -78,6 +80,7 @@ pub(super) struct Reply {
     tid: u64,
     msg: MOsdOpReply,
     cost: OpCost,
+    waited: bool,
     reqid: ReqId,
 }
 
@@ -431,6 +434,7 @@ impl Pg {
                 bytes_out,
                 ..OpCost::default()
             },
+            waited: op.waited,
             reqid: op.reqid,
         }
     }
@@ -440,6 +444,9 @@ impl Pg {
         let latency = cx.now.mono - op.received;
         cx.sh.client_seen = cx.now.mono;
         tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, reqid = %reply.reqid, result = reply.msg.result, "reply");
+        if !reply.waited {
+            cx.sh.felt.note(latency);
+        }
         cx.sh.perf.op_done(OpCost { latency, ..reply.cost.with_stages(&op.marks, latency) });
         let whoami = cx.sh.whoami;
         cx.sh.history.note(cx.now.mono, latency, || {

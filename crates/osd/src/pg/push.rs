@@ -15,9 +15,9 @@ use denc::BString;
 use qos::Class;
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use store::{AllocHint, ReadFlags, ReadId, Transaction};
+use store::{AllocHint, Bulk, Placed, ReadFlags, ReadId, Transaction};
 use types::msg::{BufList, LogPrio};
-use types::msg::internal_osd::{PgBody, PushPart, Round};
+use types::msg::internal_osd::{PgBody, PgMessage, PushPart, Round};
 use types::{EVersion, Errno, HObject, OsdId};
 
 /// Bytes of data in a part.
@@ -51,6 +51,8 @@ struct Ready {
 /// What a message brought.
 struct Taken {
     txn: Transaction,
+    /// Where the data of each of its writes is already.
+    placed: Vec<Placed>,
     /// Objects that are whole with it, each with its push.
     whole: Vec<(HObject, u64)>,
 }
@@ -116,7 +118,12 @@ impl Pg {
         let info = info.ok_or(Errno::EIO)?;
         cx.sh.perf.recovery_op(info.size);
         let (attrs, size) = (attrs.into_iter().collect(), info.size);
-        let class = if self.recovery.is_waited_for(&object) { Class::Client } else { Class::Recovery };
+        let class = match self.recovery.is_waited_for(&object) {
+            true => Class::Client,
+            // Copies that only move to another place can wait.
+            false if !self.walk.mapping.acting.contains(&to) && !self.is_degraded() => Class::BestEffort,
+            false => Class::Recovery,
+        };
         let state = PushState { round, push, seq: 0, info, attrs, off: 0, reading: None, class, after: None };
         self.pushes.out.insert((to, object.clone()), state);
         self.next_part(cx, to, object);
@@ -252,20 +259,41 @@ impl Pg {
         }
     }
 
+    /// On whose account the device takes in what we lack: data is at risk, or only moves to us.
+    fn push_class(&self, cx: &Cx<'_>) -> Class {
+        let m = &self.walk.mapping;
+        let moves = !m.acting.contains(&cx.sh.whoami) && m.acting.len() >= usize::from(m.size);
+        if moves { Class::BestEffort } else { Class::Recovery }
+    }
+
+    /// Objects that came are brought to their places before anything is said of them: whatever is said waits for all that was said of the PG before, and a
+    /// client's write would wait behind them for a slow device. True if they are on their way.
+    pub fn places_first(&self, cx: &mut Cx<'_>, m: &PgMessage) -> bool {
+        let PgBody::Push(parts) = &m.body else { return false };
+        if m.data.is_empty() || m.round.interval != self.walk.since || cx.is_failsafe_full(cx.sh.whoami) {
+            return false;
+        }
+        let mut data = m.data.clone();
+        let pieces: Option<Vec<BufList>> = parts.iter().map(|part| data.split_to(part.data_len as usize)).collect();
+        pieces.is_some_and(|pieces| cx.place(self.push_class(cx), pieces, m))
+    }
+
     /// Takes in parts of objects we lack, in one transaction.
     pub(super) fn handle_push(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, parts: Vec<PushPart>, mut data: BufList) {
-        let mut taken = Taken { txn: self.transaction(), whole: Vec::new() };
+        let mut taken = Taken { txn: self.transaction(), whole: Vec::new(), placed: Vec::new() };
         for part in parts {
             let Some(data) = data.split_to(part.data_len as usize) else {
                 tracing::warn!(pg = %self.id, %from, object = ?part.object, "a part with less data than it says");
                 break;
             };
-            self.take_part(cx, from, round, (part, data), &mut taken);
+            let mut placed = cx.sh.placed.split_to(data.len() as u64);
+            self.take_part(cx, from, round, (part, data, &mut placed), &mut taken);
+            cx.disk.give_back(placed);
         }
         if !data.is_empty() {
             tracing::warn!(pg = %self.id, %from, bytes = data.len(), "a push with more data than its parts");
         }
-        let Taken { mut txn, whole } = taken;
+        let Taken { mut txn, whole, placed } = taken;
         if whole.is_empty() {
             return;
         }
@@ -273,7 +301,7 @@ impl Pg {
             // All of it was here: it is durable when what is submitted now is.
             self.put_meta(&mut txn);
         }
-        let txc = cx.submit_bulk(txn);
+        let txc = cx.submit_bulk(txn, Bulk { class: self.push_class(cx), placed });
         match self.stage {
             Stage::Active => {
                 let step = PgStep::SelfRecovered(whole.into_iter().map(|(object, _)| object).collect());
@@ -283,7 +311,7 @@ impl Pg {
         }
     }
 
-    fn take_part(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, (part, data): (PushPart, BufList), taken: &mut Taken) {
+    fn take_part(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, (part, data, placed): (PushPart, BufList, &mut Placed), taken: &mut Taken) {
         if let Stage::Follower { .. } = self.stage
             && part.object < self.last_backfill
             && from == self.walk.mapping.primary
@@ -306,10 +334,14 @@ impl Pg {
             self.pushes.incoming.insert(object.clone(), (from, push, seq + 1));
             let mut txn = self.transaction();
             put_part(&mut txn, part, data);
-            let txc = cx.submit_bulk(txn);
+            let how = Bulk { class: self.push_class(cx), placed: vec![std::mem::take(placed)] };
+            let txc = cx.submit_bulk(txn, how);
             return cx.send_pg(from, self.id, round, PgBody::PartTaken { object, push, seq }, Durable::After(txc));
         }
         self.pushes.incoming.remove(&object);
+        if !data.is_empty() {
+            taken.placed.push(std::mem::take(placed));
+        }
         put_part(&mut taken.txn, part, data);
         self.drop_missing(&mut taken.txn, &object);
         match self.stage {

@@ -701,6 +701,7 @@ impl Pg {
     /// An operation waits for its object, which moves before all others.
     pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
         op.fetched = Default::default();
+        op.waited = true;
         let object = op.object.clone();
         let waiting = self.recovery.waiting.entry(object.clone()).or_default();
         waiting.push(op.id);

@@ -296,6 +296,7 @@ impl Pg {
             fetched: Fetched::default(),
             received: cx.now.mono,
             marks: Default::default(),
+            waited: false,
             share: None,
         };
         self.queue.arrive(op);

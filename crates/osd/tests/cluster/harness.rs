@@ -175,6 +175,8 @@ impl Cluster {
             stats: BTreeMap::new(),
             stopped: None,
         };
+        // What a test says of recovery counts, whatever the scheduler.
+        c.options.set("osd_mclock_override_recovery_settings", Source::File, "true").unwrap();
         options.iter().for_each(|(name, value)| c.options.set(name, Source::File, value).unwrap());
         c.publish();
         for osd in 0..osds {

@@ -718,7 +718,8 @@ fn most_pushes(beside_a_client: bool) -> usize {
 #[test]
 fn where_no_client_asks_for_anything_more_is_on_its_way() {
     let (beside, alone) = (most_pushes(true), most_pushes(false));
-    assert!(beside <= 64 && alone > 64, "{beside} {alone}");
+    // Of a disk that has shown itself to be slow a few more than 64, if clients do not mind.
+    assert!(2 * beside < alone && alone > 64, "{beside} {alone}");
 }
 
 #[test]

@@ -384,7 +384,7 @@ fn a_scrub_that_is_late_waits_for_no_hour() {
 /// Scrubs that began while something recovered, and all.
 fn scrubs_beside_recovery(during_recovery: &str) -> (usize, usize) {
     let (mut beside, mut all) = (0, 0);
-    for seed in 100..130 {
+    for seed in 100..145 {
         let mut c = Cluster::with_options(seed, 3, 8, &[("osd_scrub_during_recovery", during_recovery)]);
         c.settle();
         c.crash(OsdId(2));

@@ -5,10 +5,13 @@
 use crate::append;
 use crate::harness::{Cluster, POOL};
 use std::cell::Cell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use types::msg::internal_osd::PgBody;
 use types::{OsdId, PgId};
+
+/// Who has lost a slot to somebody more urgent hears of it a few steps later.
+const MOMENT: usize = 16;
 
 /// An OSD of many PGs leaves the cluster; the most backfills at once out of any OSD, and into any.
 fn most_at_once(seed: u64, max_backfills: &str) -> (usize, usize) {
@@ -24,6 +27,7 @@ fn most_at_once(seed: u64, max_backfills: &str) -> (usize, usize) {
     [0, 1].iter().for_each(|osd| c.map.osd_weight[*osd] = 0);
     c.publish();
     let (mut most_out, mut most_in, mut waited) = (0, 0, 0);
+    let mut lately: VecDeque<(usize, usize)> = VecDeque::new();
     while !c.is_clean() {
         c.step();
         let (mut out, mut into): (BTreeMap<OsdId, usize>, BTreeMap<OsdId, usize>) = Default::default();
@@ -36,8 +40,13 @@ fn most_at_once(seed: u64, max_backfills: &str) -> (usize, usize) {
                 m.up.iter().filter(|osd| !m.acting.contains(osd)).for_each(|osd| *into.entry(*osd).or_default() += 1);
             }
         }
-        most_out = most_out.max(out.values().copied().max().unwrap_or_default());
-        most_in = most_in.max(into.values().copied().max().unwrap_or_default());
+        let most = |of: BTreeMap<OsdId, usize>| of.into_values().max().unwrap_or_default();
+        lately.push_back((most(out), most(into)));
+        if lately.len() > MOMENT {
+            lately.pop_front();
+            most_out = most_out.max(lately.iter().map(|(out, _)| *out).min().unwrap_or_default());
+            most_in = most_in.max(lately.iter().map(|(_, into)| *into).min().unwrap_or_default());
+        }
     }
     assert!(waited > 0);
     c.invariant_copies_agree();

@@ -31,7 +31,8 @@ fn run(seed: u64, fails: bool) {
             t.coll_set("version", versions.len().to_string());
             let mut next = versions.last().unwrap().clone();
             next.apply(&t);
-            let Ok(txc) = d.submit(t) else {
+            let submitted_now = if rng.random_bool(0.2) { d.submit_placed(rng, t) } else { d.submit(t) };
+            let Ok(txc) = submitted_now else {
                 d.settle();
                 assert_eq!((fails, d.poisoned), (true, Some(Errno::EIO)));
                 break;

@@ -86,7 +86,7 @@ fn of_two_writes_of_a_block_in_one_transaction_the_second_counts_whenever_the_fi
     for obj in [&first, &obj] {
         d.commit(&mut rng, write(obj, 0, vec![1; 3000]));
     }
-    let mut d = Driver::mount(&d.disk, StoreConfig { deferred_batch_bytes: 1, ..StoreConfig::default() });
+    let mut d = Driver::mount(&d.disk, StoreConfig { deferred_batch_bytes: 1, joined_read_bytes: 0, ..StoreConfig::default() });
     // Those of a collection go one after the other: the second waits for the first, whose block is still being read.
     d.submit(write(&first, 100, vec![2; 10])).unwrap();
     let mut replaced = Transaction::new(COLL);

@@ -24,6 +24,7 @@ pub type MemStore = Store<MemDev, MemKv>;
 pub fn tight_config(rng: &mut ChaCha8Rng) -> StoreConfig {
     StoreConfig {
         prefer_deferred_size: *[0, 4096, 8192, 32768].choose(rng).unwrap(),
+        joined_read_bytes: *[0, 8192, 1 << 20].choose(rng).unwrap(),
         deferred_batch_bytes: *[1, 32 << 10, 1 << 20].choose(rng).unwrap(),
         deferred_window_bytes: *[1, 8192, 1 << 20].choose(rng).unwrap(),
         deferred_bytes_max: *[1, 40 << 10, 1 << 20].choose(rng).unwrap(),
@@ -56,6 +57,7 @@ pub struct Driver {
     pub store: MemStore,
     pub committed: Vec<TxcId>,
     pub reads: BTreeMap<ReadId, Result<ReadData, Errno>>,
+    pub placed: BTreeMap<PlaceId, Placed>,
     pub checksum_errors: usize,
     pub poisoned: Option<Errno>,
     pub now: Now,
@@ -78,6 +80,7 @@ impl Driver {
             store,
             committed: Vec::new(),
             reads: BTreeMap::new(),
+            placed: BTreeMap::new(),
             checksum_errors: 0,
             poisoned: None,
             now: Now::default(),
@@ -90,10 +93,29 @@ impl Driver {
         self.next += 1;
         let id = TxcId(self.next);
         let done = match self.next.is_multiple_of(self.bulk_every) {
-            true => self.store.submit_bulk(self.now, id, txn),
+            true => self.store.submit_bulk(self.now, id, txn, Bulk::default()),
             false => self.store.submit(self.now, id, txn),
         };
         done.map(|()| id)
+    }
+
+    /// The same, with the data of every write brought to its place before; sometimes of some of them only. Other I/Os go on meanwhile.
+    pub fn submit_placed(&mut self, rng: &mut ChaCha8Rng, txn: Transaction) -> Result<TxcId, Errno> {
+        self.next += 1;
+        let (place, id) = (PlaceId(self.next), TxcId(self.next));
+        let pieces: Vec<_> = txn.ops.iter().filter_map(|op| if let Op::Write { data, .. } = op { Some(data.clone()) } else { None }).collect();
+        let sizes: Vec<u64> = pieces.iter().map(|data| data.len() as u64).collect();
+        let mut placed = Vec::new();
+        if self.store.place(self.now, place, Default::default(), pieces) {
+            while !self.placed.contains_key(&place) && self.step(rng) {}
+            self.settle();
+            let mut all = self.placed.remove(&place).unwrap_or_default();
+            placed.extend(sizes.into_iter().map(|n| all.split_to(n)));
+            if rng.random_bool(0.2) && let Some(unwanted) = placed.pop() {
+                self.store.give_back(unwanted);
+            }
+        }
+        self.store.submit_bulk(self.now, id, txn, Bulk { placed, ..Bulk::default() }).map(|()| id)
     }
 
     /// Takes everything the store has to say.
@@ -105,6 +127,7 @@ impl Driver {
                     self.committed.push(txc);
                 }
                 StoreEvent::ReadDone { id, result } => drop(self.reads.insert(id, result)),
+                StoreEvent::Placed { id, placed } => drop(self.placed.insert(id, placed)),
                 StoreEvent::ChecksumError { .. } => self.checksum_errors += 1,
                 StoreEvent::Poisoned(errno) => self.poisoned = Some(errno),
             }

@@ -6,5 +6,6 @@ mod every_crash;
 mod faults;
 mod harness;
 mod model;
+mod place;
 mod queue;
 mod verified;

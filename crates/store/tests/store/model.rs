@@ -19,7 +19,7 @@ fn run(seed: u64, txns: usize) {
         let t = random_txn(rng, coll, model);
         model.apply(&t);
         let objects = touched(&t);
-        d.submit(t).unwrap();
+        if rng.random_bool(0.2) { d.submit_placed(rng, t) } else { d.submit(t) }.unwrap();
         objects.iter().for_each(|o| model.check_meta(&mut d, coll, o));
         for _ in 0..rng.random_range(0..4) {
             d.step(rng);

@@ -12,7 +12,7 @@ const MS: u64 = 1_000_000;
 
 /// A store with so many objects of a block each, on the device and nowhere else.
 fn filled(objects: u32) -> (Driver, ChaCha8Rng) {
-    let (mut d, mut rng) = mounted(64 << 20, StoreConfig { data_cache_bytes: 0, ..StoreConfig::default() });
+    let (mut d, mut rng) = mounted(64 << 20, StoreConfig { data_cache_bytes: 0, joined_read_bytes: 0, ..StoreConfig::default() });
     for n in 0..objects {
         d.commit(&mut rng, write(&object(COLL, n), 0, vec![n as u8; 4096]));
     }
@@ -118,4 +118,42 @@ fn a_limit_leaves_no_quick_device_idle_that_is_taken_for_a_slow_one() {
     }
     let took = (d.now.mono - begin).as_millis();
     assert!((1000..3000).contains(&took), "{took} ms");
+}
+
+#[test]
+fn reads_that_lie_near_each_other_are_one() {
+    let (mut d, mut rng) = mounted(64 << 20, StoreConfig { data_cache_bytes: 0, ..StoreConfig::default() });
+    let all: Vec<u32> = (0..64).collect();
+    for n in &all {
+        d.commit(&mut rng, write(&object(COLL, *n), 0, vec![*n as u8; 4096]));
+    }
+    d.store.write_deferred();
+    d.run(&mut rng);
+    d.now.mono.0 = 1000 * MS;
+    let ids: BTreeMap<ReadId, u32> = all.iter().map(|n| (read(&mut d, *n, Class::Recovery), *n)).collect();
+    read(&mut d, 64, Class::BestEffort);
+    d.settle();
+    let reads = d.disk.pending().iter().filter(|(_, kind)| matches!(kind, store::mem::MemIo::Read(_))).count();
+    assert!(reads <= 2, "{reads} reads of one run of blocks");
+    assert_eq!(d.store.device_use().ios[Class::Recovery as usize], 1);
+    d.run(&mut rng);
+    for (id, n) in ids {
+        assert_eq!(d.reads.remove(&id).unwrap().unwrap().data.contiguous(), vec![n as u8; 4096]);
+    }
+}
+
+#[test]
+fn a_neighbour_that_cannot_be_read_is_nobody_else_s_trouble() {
+    let (mut d, mut rng) = mounted(64 << 20, StoreConfig { data_cache_bytes: 0, retry_disk_reads: 0, ..StoreConfig::default() });
+    for n in 0..8 {
+        d.commit(&mut rng, write(&object(COLL, n), 0, vec![n as u8; 4096]));
+    }
+    d.store.write_deferred();
+    d.run(&mut rng);
+    let ids: Vec<ReadId> = (0..8).map(|n| read(&mut d, n, Class::Client)).collect();
+    d.settle();
+    d.disk.fail_next(store::mem::MemIo::Read(0), types::Errno::EIO, 1);
+    d.run(&mut rng);
+    // The device's one error was of all of them together; each by itself is fine.
+    assert!(ids.iter().all(|id| d.reads[id].is_ok()) && d.poisoned.is_none());
 }

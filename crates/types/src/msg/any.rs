@@ -69,7 +69,7 @@ messages! {
     mgr::MMgrMap, mgr::MMgrOpen, mgr::MMgrConfigure, mgr::MMgrReport, mgr::MMgrClose,
     osd::MOsdOp, osd::MOsdOpReply, osd::MOsdBackoff, osd::MWatchNotify,
     internal::OsdBoot, internal::OsdAlive, internal::OsdFailure, internal::OsdMarkMeDown,
-    internal::OsdMarkMeDownAck, internal::OsdBeacon,
+    internal::OsdMarkMeDownAck, internal::OsdBeacon, internal::OsdCapacity,
     internal::PgTempRequest, internal::PgReadyToMerge, internal::MgrStats, internal::MgrDigest, internal::MgrBeacon,
     internal::OsdScrub, internal::MonCopy, internal::OsdForceRecovery,
     internal_mon::MonPeer, internal_mon::MonPeerReply,

@@ -108,6 +108,10 @@ impl PgReadyToMerge {
     }
 }
 message! {
+    /// What an OSD's data device has turned out to do, in thousandths of an I/O of 4 KiB a second: kept as an option, unless an operator has set that.
+    OsdCapacity = 0x7008, v 1, c 1, p 127 { osd: OsdId, rotational: bool, iops_thousandths: u64, }
+}
+message! {
     /// An OSD's figures, every period. Per-PG statistics come from the primary.
     MgrStats = 0x7010, v 1, c 1, p 127 {
         osd: OsdId,

@@ -1,0 +1,192 @@
+#!/usr/bin/python3
+"""Where an OSD's database and log had better be: all on a slow disk, the log on flash, or database and log on flash.
+
+    devices.py --bin target/dist/cuttlebone [--repeat 5] [--seconds 8] [--only "4 KiB writes"] [--dir DIR]
+
+Three OSDs each; every data device is held to 75 I/Os a second, every flash to what SATA does (tests/clients/slow_disk.py), with a file system where files are.
+Each load runs --repeat times on each place, in turns; told are means with the half width of their 95% confidence interval, and of each place against the
+first whether there is a difference that this many runs show. Needs root.
+"""
+import json, math, os, shutil, statistics, subprocess, sys, tempfile, time
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
+from qos import OursOnDisks, fill, offer
+from recovery import inside, make_pool, output
+from side_by_side import arguments
+from slow_disk import SlowDisk, lacks
+
+POOL, COLD = "p", 400
+# Sets ten omap keys of objects at random: CONF POOL DEPTH SECONDS.
+OMAP = """
+import json, random, sys, threading, time, rados
+conf, pool, depth, seconds = sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+cluster = rados.Rados(conffile=conf); cluster.connect(); io = cluster.open_ioctx(pool)
+slots, latencies, begin = threading.Semaphore(depth), [], time.monotonic()
+while time.monotonic() < begin + seconds:
+    slots.acquire()
+    def done(*_, since=time.monotonic()):
+        latencies.append(time.monotonic() - since)
+        slots.release()
+    with rados.WriteOpCtx() as op:
+        keys = tuple("key%06d" % random.randrange(100000) for _ in range(10))
+        io.set_omap(op, keys, tuple(b"x" * 100 for _ in keys))
+        io.operate_aio_write_op(op, "omap-%d" % random.randrange(1000), oncomplete=done)
+took = time.monotonic() - begin
+for _ in range(depth):
+    slots.acquire()
+latencies.sort()
+at = lambda part: latencies[int(len(latencies) * part)] * 1e3
+print(json.dumps({"IOPS": len(latencies) / took, "p50 ms": at(.5), "p99 ms": at(.99)}))
+cluster.shutdown()
+"""
+LOADS = {
+    "4 KiB writes": lambda c, s: offer(c, POOL, "write", "load-", 64, 4 << 20, 4096, 16, 0, s),
+    "cold reads of 4 KiB": lambda c, s: offer(c, POOL, "read", "cold-", COLD, 256 << 10, 4096, 16, 0, s),
+    "omap, ten keys a write": lambda c, s: inside(c, OMAP, POOL, "16", str(s)),
+    "4 MiB writes": lambda c, s: offer(c, POOL, "write", "large-", 32, 4 << 20, 4 << 20, 4, 0, s),
+}
+PLACES = ("all on the disk", "log on flash", "database and log on flash")
+# 97.5% of Student's t by degrees of freedom, the last for all beyond.
+T = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.0]
+
+def t_of(degrees):
+    return T[min(degrees, len(T)) - 1]
+
+def run(*argv):
+    subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+class FileSystem:
+    """On a device; as a directory."""
+
+    def __init__(self, disk, at):
+        self.disk, self.at = disk, at
+        os.makedirs(at)
+        # Made at full speed: it is the medium that is slow, not the one who makes it.
+        disk.hold(iops=0, mbps=0)
+        run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", disk.device)
+        run("mount", disk.device, at)
+
+    def end(self):
+        run("umount", self.at)
+
+class Placed(OursOnDisks):
+    """A cluster whose OSDs have their files in the given places."""
+
+    def __init__(self, bin, base, port, place):
+        self.base, self.place, self.disks, self.systems = base, place, [], []
+        super().__init__(bin, base + "/c", port, None, [])
+
+    def disk(self, name, like):
+        disk = SlowDisk("%s/%s" % (self.base, name), 8 << 30, like)
+        self.disks.append((disk, like))
+        return disk
+
+    def make_disks(self):
+        for n in range(3):
+            data = self.disk("data.%d" % n, "usb-hdd")
+            if self.place == PLACES[2]:
+                flash = FileSystem(self.disk("flash.%d" % n, "sata-ssd"), "%s/flash-fs.%d" % (self.base, n))
+                self.systems.append(flash)
+                os.mkdir(flash.at + "/osd")
+                os.symlink(data.device, flash.at + "/osd/block")
+                home = flash.at + "/osd"
+            else:
+                slow = FileSystem(data, "%s/data-fs.%d" % (self.base, n))
+                self.systems.append(slow)
+                home = slow.at + "/osd"
+                os.mkdir(home)
+                with open(home + "/block", "wb") as f:
+                    f.truncate(6 << 30)
+                if self.place == PLACES[1]:
+                    flash = FileSystem(self.disk("flash.%d" % n, "sata-ssd"), "%s/flash-fs.%d" % (self.base, n))
+                    self.systems.append(flash)
+                    os.mkdir(flash.at + "/journal")
+                    os.symlink(flash.at + "/journal", home + "/journal")
+            os.makedirs(self.outside, exist_ok=True)
+            os.symlink(home, "%s/osd.%d" % (self.base, n))
+        os.rmdir(self.outside)
+        run(self.bin, "up", "--dir", self.outside, "--port", str(self.port), "--osds", "0")
+        for n in range(3):
+            os.rename("%s/osd.%d" % (self.base, n), "%s/osd.%d" % (self.outside, n))
+        for disk, like in self.disks:
+            disk.hold(like)
+
+    def stop(self):
+        super().stop()
+        for system in self.systems:
+            system.end()
+        for disk, _ in self.disks:
+            disk.end()
+            os.unlink(disk.file)
+
+def log_is_apart(cluster):
+    """True if the log went where the link says."""
+    return bool(os.listdir("%s/osd.0/journal" % cluster.outside))
+
+def measure(a, base, results):
+    for at, place in enumerate(PLACES):
+        home = "%s/%d" % (base, at)
+        os.mkdir(home)
+        cluster = Placed(os.path.realpath(a.bin), home, a.port, place)
+        try:
+            cluster.start()
+            if place == PLACES[1] and not log_is_apart(cluster):
+                print("%s: this build keeps no log apart from its database: left out" % place, flush=True)
+                continue
+            make_pool(cluster, POOL, "32")
+            fill(cluster, POOL, "load-", 4 << 20, 64)
+            fill(cluster, POOL, "cold-", 256 << 10, COLD)
+            time.sleep(20)
+            for load, begin in LOADS.items():
+                if a.only and a.only not in load:
+                    continue
+                for _ in range(a.repeat):
+                    row = json.loads(output(begin(cluster, a.seconds)))
+                    results.setdefault(load, {}).setdefault(place, []).append(row)
+                    print("%-24s %-26s %s" % (load, place, "  ".join("%s %.4g" % (k, v) for k, v in row.items() if v is not None)), flush=True)
+                    # What was put off is not the next one's.
+                    time.sleep(a.pause)
+        finally:
+            cluster.stop()
+
+def told(rows, column):
+    values = [r[column] for r in rows]
+    half = t_of(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else float("nan")
+    return "%.4g ± %.2g" % (statistics.mean(values), half)
+
+def differs(one, other, column):
+    """By Welch's test: what factor, or that there is no difference to be seen."""
+    x, y = [r[column] for r in one], [r[column] for r in other]
+    if min(len(x), len(y)) < 2:
+        return "too few runs"
+    vx, vy = statistics.variance(x) / len(x), statistics.variance(y) / len(y)
+    spread = math.sqrt(vx + vy)
+    degrees = max(1, int((vx + vy) ** 2 / max(1e-12, vx * vx / (len(x) - 1) + vy * vy / (len(y) - 1))))
+    if abs(statistics.mean(y) - statistics.mean(x)) <= t_of(degrees) * spread:
+        return "no difference"
+    return "%.2f times" % (statistics.mean(y) / statistics.mean(x))
+
+def main():
+    ap = arguments(__doc__)
+    ap.add_argument("--repeat", type=int, default=5)
+    ap.add_argument("--seconds", type=int, default=8)
+    ap.add_argument("--pause", type=int, default=10, help="seconds between runs")
+    ap.add_argument("--port", type=int, default=16300)
+    a = ap.parse_args()
+    if lacks():
+        sys.exit("devices.py: NOT RUN: it needs " + lacks())
+    os.makedirs(a.dir, exist_ok=True)
+    base = tempfile.mkdtemp(prefix="cuttlebone-devices.", dir=a.dir)
+    results = {}
+    try:
+        measure(a, base, results)
+    finally:
+        shutil.rmtree(base, ignore_errors=True)
+    print("\n| load | place | IOPS | p50 ms | p99 ms | IOPS beside the first |\n| --- | --- | ---: | ---: | ---: | --- |")
+    for load, by_place in results.items():
+        first = next(iter(by_place.values()))
+        for place, rows in by_place.items():
+            cells = [told(rows, c) for c in ("IOPS", "p50 ms", "p99 ms")]
+            print("| %s | %s | %s | %s |" % (load, place, " | ".join(cells), "" if rows is first else differs(first, rows, "IOPS")))
+
+if __name__ == "__main__":
+    main()
