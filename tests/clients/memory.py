@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Memory that is limited by the kernel: a monitor and three OSDs that have 2 GB together, one of the OSDs 192 MB of it. They are
+"""Memory that is limited by the kernel: a monitor and three OSDs that have 2 GB together, one of the OSDs 152 MB of it. They are
 filled with small and large writes, two of them die in turn and are made whole again under load, and nobody is killed for memory.
 
     memory.py --bin BINARY [--port N]
@@ -10,7 +10,7 @@ import argparse, json, os, shutil, signal, subprocess, sys, tempfile, time
 from harness import Client, Failed, check, equal, not_run, until
 
 MIB = 1 << 20
-NODE, SMALL = 2048 * MIB, 192 * MIB
+NODE, SMALL = 2048 * MIB, 152 * MIB
 SMALL_OSD, OTHER_OSD, POOL = 2, 1, "memory"
 WHAT = "memory"
 
@@ -124,7 +124,7 @@ class Cluster:
         self.clean()
         small = int(SMALL * 0.8)
         until(lambda: abs(self.target(SMALL_OSD) - small) < MIB, "the small one stays below its group's limit", 10)
-        equal(self.target(0), 160 * MIB, "a large group changes nothing")
+        equal(self.target(0), 128 * MIB, "a large group changes nothing")
         started = {osd: self.pid(osd) for osd in range(3)}
         self.bench(5, 4 * MIB, 16, 150)
         self.bench(4, 4096, 64, 40000)

@@ -131,8 +131,8 @@ mod tests {
         let host = HostMemory { total: 8 * GB, limit: 0 };
         assert_eq!(Wanted::new(&config(&[]), host, 2), Wanted::Usual);
         assert_eq!(Wanted::new(&config(&[("osd_memory_target", "1G")]), host, 2), Wanted::Set(GB));
-        let small = HostMemory { total: 8 * GB, limit: 160 << 20 };
-        assert_eq!(Wanted::new(&config(&[]), small, 2), Wanted::Limited(128 << 20));
+        let small = HostMemory { total: 8 * GB, limit: 120 << 20 };
+        assert_eq!(Wanted::new(&config(&[]), small, 2), Wanted::Limited(96 << 20));
         assert_eq!(Wanted::new(&config(&[("osd_memory_target", "1G")]), small, 2), Wanted::Set(GB));
         assert_eq!(Wanted::new(&config(&[("osd_memory_target_cgroup_limit_ratio", "0")]), small, 2), Wanted::Usual);
         let Wanted::Autotuned(each) = Wanted::new(&config(&[("osd_memory_target_autotune", "true")]), host, 2) else { panic!() };
@@ -143,7 +143,7 @@ mod tests {
     fn less_than_possible_is_told_of_and_not_done() {
         let plan = Plan::new(&config(&[("osd_memory_target", "64M")]), HostMemory::default(), 1);
         assert_eq!(plan.memory, Some(Memory { target: MEMORY_LEAST, cache_min: 0 }));
-        assert_eq!((plan.requests, plan.log_share), (24 << 20, 600));
+        assert_eq!((plan.requests, plan.log_share), (24 << 20, 750));
         let said = plan.wanted.complaint().unwrap();
         assert!(said.starts_with("osd_memory_target is 67108864 bytes: with less than 96 MiB"), "{said}");
         assert_eq!(Plan::new(&config(&[("osd_memory_target", "200M")]), HostMemory::default(), 1).wanted.complaint(), None);
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn requests_take_no_more_than_a_part_of_it() {
         let requests = |set: &[(&str, &str)]| Plan::new(&config(set), HostMemory::default(), 1).requests;
-        assert_eq!(requests(&[]), 40 << 20);
+        assert_eq!(requests(&[]), 32 << 20);
         assert_eq!(requests(&[("osd_client_message_size_cap", "1M")]), 1 << 20);
-        assert_eq!(requests(&[("osd_client_message_size_cap", "0")]), 40 << 20);
+        assert_eq!(requests(&[("osd_client_message_size_cap", "0")]), 32 << 20);
         assert_eq!(requests(&[("osd_memory_target", "4G")]), 500 << 20, "upstream's");
     }
 
@@ -162,6 +162,6 @@ mod tests {
     fn nothing_said_leaves_the_store_alone() {
         assert_eq!(Plan::new(&config(&[]), HostMemory { total: 8 * GB, limit: 8 * GB }, 1).memory, None);
         let kept = Plan::new(&config(&[("osd_memory_cache_min", "128M")]), HostMemory::default(), 1).memory;
-        assert_eq!(kept, Some(Memory { target: 160 << 20, cache_min: 128 << 20 }));
+        assert_eq!(kept, Some(Memory { target: 128 << 20, cache_min: 128 << 20 }));
     }
 }

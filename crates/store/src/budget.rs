@@ -32,10 +32,10 @@ pub struct Budgets {
 }
 
 impl Memory {
-    /// How much each may have. With a target of 160 MiB it is what `StoreConfig` and the engine have by themselves.
+    /// How much each may have. With a target of 128 MiB it is what `StoreConfig` and the engine have by themselves.
     pub fn budgets(self, defaults: &crate::StoreConfig) -> Budgets {
         const MEMTABLES: u64 = 48 << 20;
-        const KV_CACHE: u64 = 16 << 20;
+        const KV_CACHE: u64 = 8 << 20;
         let usual = crate::StoreConfig::default().memory_target;
         let target = self.target.max(MEMORY_LEAST);
         let part = |bytes: u64| if target < usual { bytes / 1024 * ((target - FIXED) * 1024 / (usual - FIXED)) } else { bytes };
@@ -154,10 +154,10 @@ mod tests {
     fn budgets_follow_the_target_and_all_of_them_fit_in() {
         let defaults = crate::StoreConfig::default();
         let at = |mb: u64| Memory { target: mb << 20, cache_min: 0 }.budgets(&defaults);
-        let usual = at(160);
+        let usual = at(128);
         assert_eq!((usual.onodes, usual.data, usual.deferred), (defaults.onode_cache_bytes, defaults.data_cache_bytes, defaults.deferred_bytes_max));
         let all = |b: Budgets| b.onodes + b.data + b.kv_cache + b.memtables + b.deferred;
-        for mb in [96, 100, 128, 159, 160, 161, 512, 4096, 65_536] {
+        for mb in [96, 100, 127, 128, 129, 160, 512, 4096, 65_536] {
             let b = at(mb);
             assert!(all(b) + (32 << 20) <= b.target, "{mb}: {b:?}");
             assert!(b.onodes >= at(mb - 1).onodes, "{mb}");

@@ -130,7 +130,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("osd_map_message_max", Int, Advanced, "40", "maps sent at once").runtime(),
     opt("osd_map_message_max_bytes", Size, Advanced, "10485760", "bytes of maps sent at once").runtime(),
     opt("osd_map_share_max_epochs", Int, Advanced, "40", "maps told to a peer at once").runtime(),
-    opt("osd_memory_target", Size, Basic, "167772160", "bytes an OSD tries to stay below; less than 96 MiB is taken for that").runtime().effective(),
+    opt("osd_memory_target", Size, Basic, "134217728", "bytes an OSD tries to stay below; less than 96 MiB is taken for that").runtime().effective(),
     opt("osd_memory_target_cgroup_limit_ratio", Float, Advanced, "0.8", "of a control group's limit so much is the target, where that is less and nobody set one").range("0", "1").runtime().effective(),
     opt("osd_memory_target_autotune", Bool, Advanced, "false", "the target is the OSD's part of seven tenths of the machine's memory").runtime().effective(),
     opt("osd_memory_cache_min", Size, Dev, "134217728", "bytes its caches keep at least; until somebody sets it, a quarter of what they may have").runtime().effective(),

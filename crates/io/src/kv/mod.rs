@@ -110,7 +110,7 @@ impl RocksConfig {
             layout,
             create: true,
             tuning: Tuning::default(),
-            cache_bytes: 16 << 20,
+            cache_bytes: 8 << 20,
             memtable_bytes,
             journal_bytes: JOURNAL_BYTES_MIN,
             statistics: false,
