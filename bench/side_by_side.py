@@ -99,7 +99,7 @@ def bench(cluster, pool, mode, size, depth, seconds):
 def percentile(cluster, pool, size, depth, mode, seconds):
     """p99 latency in ms, from the bindings: rados bench does not print one."""
     op = "write" if mode == "write" else "read"
-    argv = ["python3", "-", cluster.conf, pool, op, str(size), str(depth), str(seconds)]
+    argv = ["python3" if cluster.root else sys.executable, "-", cluster.conf, pool, op, str(size), str(depth), str(seconds)]
     inside = ["chroot", cluster.root] if cluster.root else []
     p = subprocess.run(inside + argv, input=open(HERE + "/percentiles.py").read(), capture_output=True, text=True)
     return float(p.stdout) if p.returncode == 0 else float("nan")
@@ -142,7 +142,8 @@ def main():
     try:
         for name, cluster in clusters.items():
             print("%s: up after %.1f s" % (name, cluster.start()), flush=True)
-            for cmd in (["osd", "pool", "create", "bench", "64", "64"], ["osd", "pool", "application", "enable", "bench", "rados"]):
+            for cmd in (["osd", "pool", "create", "bench", "64", "64"], ["osd", "pool", "application", "enable", "bench", "rados"],
+                        ["osd", "pool", "set", "bench", "pg_autoscale_mode", "off"]):
                 p = tool(cluster, "ceph", *cmd)
                 if p.returncode:
                     raise RuntimeError(p.stderr[-500:])

@@ -46,6 +46,9 @@ def learns(client, disk):
     disk.hold(iops=SLOW)
     until(lambda: is_near(learned(client), SLOW), "%d I/Os a second learned" % SLOW, 30)
     print("%d I/Os a second were learned after %.1f s" % (SLOW, time.monotonic() - at), flush=True)
+    # Whatever it was taken for when the OSD started.
+    profile = lambda: client.json("tell", "osd.0", "perf", "dump", "device")["device"]["profile_hdd"]
+    until(lambda: profile() == 1, "a disk that is used as one whose head moves", 10)
     said = lambda: "OSD_CAPACITY_MISMATCH" in client.ceph("health", "detail")[0] and client.ceph("health", "detail")[0]
     detail = until(said, "a warning that the disk is not what it was", 40)
     match(r"osd\.0 does \d+ I/Os of 4 KiB in a second, %s says %.0f" % (option, value), detail, "health detail")

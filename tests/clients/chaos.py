@@ -197,7 +197,8 @@ class Chaos(Cluster):
     def run(self, seconds):
         self.make()
         for pool, pgs in ((POOL, 16), ("bench", 8)):
-            self.ceph("osd", "pool", "create", pool, pgs)
+            # A placement group that moves, as the autoscaler would have it, begins its scrub again.
+            self.ceph("osd", "pool", "create", pool, pgs, "--autoscale-mode", "off")
             self.ceph("osd", "pool", "application", "enable", pool, "rados")
         until(self.clean, "every placement group active and clean", 60)
         self.begin_clients()

@@ -11,18 +11,18 @@ use serde_json::{Map, Value, json};
 
 admin::counters! {
     Messenger MESSENGER_SPECS:
-    Received "msgr_recv_messages" Counter "Network received messages", nick("", prio::DEBUG);
-    Sent "msgr_send_messages" Counter "Network sent messages", nick("", prio::DEBUG);
-    BytesReceived "msgr_recv_bytes" Counter "Network received bytes", bytes(), nick("", prio::DEBUG);
-    BytesSent "msgr_send_bytes" Counter "Network sent bytes", bytes(), nick("", prio::DEBUG);
-    Created "msgr_created_connections" Counter "Created connection number", nick("", prio::DEBUG);
-    Open "msgr_active_connections" Gauge "Active connection number", nick("", prio::DEBUG);
+    Received "msgr_recv_messages" Counter "Messages received", nick("", prio::DEBUG);
+    Sent "msgr_send_messages" Counter "Messages sent", nick("", prio::DEBUG);
+    BytesReceived "msgr_recv_bytes" Counter "Bytes received", bytes(), nick("", prio::DEBUG);
+    BytesSent "msgr_send_bytes" Counter "Bytes sent", bytes(), nick("", prio::DEBUG);
+    Created "msgr_created_connections" Counter "Connections made since the start", nick("", prio::DEBUG);
+    Open "msgr_active_connections" Gauge "Connections there are", nick("", prio::DEBUG);
 }
 
 admin::counters! {
     Throttle THROTTLE_SPECS:
-    Val "val" Gauge "Currently available throttle", nick("", prio::DEBUG);
-    Max "max" Gauge "Max value for throttle", nick("", prio::DEBUG);
+    Val "val" Gauge "What is taken of it now", nick("", prio::DEBUG);
+    Max "max" Gauge "What may be taken at most", nick("", prio::DEBUG);
 }
 
 /// What the daemon's messenger has done since it began.

@@ -20,7 +20,7 @@ use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
-use store::{META_COLL, StoreEvent, Transaction};
+use store::{DeviceProfile, META_COLL, StoreEvent, Transaction};
 use types::map::OsdMap;
 use types::msg::internal_osd::{OsdSessionLost, PeerInfo, PgBody, RepOp, RepOpReply};
 use types::msg::mon::MOsdMap;
@@ -67,8 +67,8 @@ pub struct Osd {
     pub(crate) probation: Probation,
     pub(crate) clock: crate::report::Clock,
     pub(crate) keep: crate::keep::Keep,
-    /// The map and the options by which the store was told how to behave; none if that has changed.
-    pub(crate) store_told: Option<Epoch>,
+    /// The map by which the store was told how to behave, and whether the disk was slow; none if options have changed since.
+    pub(crate) store_told: Option<(Epoch, bool)>,
     pub(crate) commands: crate::command::Commands,
     pub(crate) merging: crate::merging::Merging,
     pub(crate) slow: crate::slow::Slow,
@@ -351,13 +351,19 @@ impl Osd {
         self.sh.booted
     }
 
-    /// Tells the store how to behave, if maps or options have changed since.
+    /// Tells the store how to behave, if maps or options have changed since, or what is known of the device.
     pub(crate) fn configure_store(&mut self, disk: &mut dyn Disk) {
-        if self.store_told == Some(self.maps.epoch()) {
+        let told = Some((self.maps.epoch(), self.sh.disk_is_slow));
+        if self.store_told == told {
             return;
         }
-        self.store_told = Some(self.maps.epoch());
-        let (config, facts) = (&self.commands.config, disk.facts());
+        self.store_told = told;
+        let config = &self.commands.config;
+        let mut facts = disk.facts();
+        // A few flushes at the start say less than what it has done since.
+        if self.sh.disk_is_slow && config.str("bluestore_debug_enforce_settings") == "default" {
+            facts.profile = DeviceProfile::Hdd;
+        }
         let tuning = crate::storing::tuning(config, facts.profile);
         let pools = crate::storing::pool_policies(config, facts.profile, &self.maps.newest);
         disk.configure(tuning, crate::storing::policy(config, facts.profile), pools);

@@ -237,7 +237,9 @@ impl Osd {
         let configured = crate::capacity::configured(&self.commands.config, class);
         disk.set_capacity(configured);
         let device = disk.device();
-        self.sh.disk_is_slow = device.is_learned() && device.cost(Io::Read, 4096) > SLOW_NS;
+        // One that is taken for slow stays so until it is clearly quicker.
+        let limit = if self.sh.disk_is_slow { SLOW_NS / 2 } else { SLOW_NS };
+        self.sh.disk_is_slow = device.is_learned() && device.cost(Io::Read, 4096) > limit;
         if let Some(iops) = self.capacity.look(now.mono, device.capacity(), configured, crate::capacity::option(class)) {
             let (osd, rotational) = (self.sh.whoami, class == "hdd");
             let msg = OsdCapacity { osd, rotational, iops_thousandths: (iops * 1000.0) as u64 };

@@ -148,7 +148,8 @@ impl Scenario {
         let mut plan = plan(rng, fills);
         // Drawn apart, so that seeds remain what they were.
         let mut apart = ChaCha8Rng::seed_from_u64(seed ^ 0x5702_e5ee);
-        plan.storing = apart.random::<bool>().then(|| apart.random::<u32>().into());
+        // Not where disks become full: who compresses holds what the next one has no room for.
+        plan.storing = (apart.random::<bool>() && !fills).then(|| apart.random::<u32>().into());
         let mut tunables = Tunables::default();
         let slow = rng.random();
         if slow {

@@ -14,51 +14,50 @@ admin::counters! {
     KvFlushLat "kv_flush_lat" TimeAvg "Flush of the data device before a commit", nick("fl_l", prio::INTERESTING);
     KvCommitLat "kv_commit_lat" TimeAvg "Flush of the database's log", nick("", prio::DEBUG);
     KvSyncLat "kv_sync_lat" TimeAvg "Flushes that a commit waited for, together", nick("ks_l", prio::INTERESTING);
-    StatePrepareLat "state_prepare_lat" TimeAvg "Average prepare state latency", nick("", prio::DEBUG);
-    StateAioWaitLat "state_aio_wait_lat" TimeAvg "Average aio_wait state latency", nick("io_l", prio::INTERESTING);
-    StateIoDoneLat "state_io_done_lat" TimeAvg "Average io_done state latency", nick("", prio::DEBUG);
-    StateKvQueuedLat "state_kv_queued_lat" TimeAvg "Average kv_queued state latency", nick("", prio::DEBUG);
-    StateKvCommitingLat "state_kv_commiting_lat" TimeAvg "Average kv_commiting state latency", nick("", prio::DEBUG);
+    StatePrepareLat "state_prepare_lat" TimeAvg "From submission until a transaction's data writes are under way", nick("", prio::DEBUG);
+    StateAioWaitLat "state_aio_wait_lat" TimeAvg "Until its data is on the device", nick("io_l", prio::INTERESTING);
+    StateIoDoneLat "state_io_done_lat" TimeAvg "Until the transactions before it in its collection are as far", nick("", prio::DEBUG);
+    StateKvQueuedLat "state_kv_queued_lat" TimeAvg "Until it is given to the journal", nick("", prio::DEBUG);
+    StateKvCommitingLat "state_kv_commiting_lat" TimeAvg "Until the journal has it for certain", nick("", prio::DEBUG);
     ThrottleLat "throttle_lat" TimeAvg "Average wait for room among the deferred writes", nick("th_l", prio::CRITICAL);
-    CommitLat "commit_lat" TimeAvg "Average commit latency", nick("c_l", prio::CRITICAL);
-    ReadLat "read_lat" TimeAvg "Average read latency", nick("r_l", prio::CRITICAL);
+    CommitLat "commit_lat" TimeAvg "From a transaction's submission until it was durable", nick("c_l", prio::CRITICAL);
+    ReadLat "read_lat" TimeAvg "From a read's request to its data", nick("r_l", prio::CRITICAL);
     ReadWaitAioLat "read_wait_aio_lat" TimeAvg "Average latency of reads that the device was asked for", nick("", prio::DEBUG);
-    WritePadBytes "write_pad_bytes" Counter "Sum for write-op padded bytes", bytes(), nick("", prio::DEBUG);
-    DeferredWriteOps "deferred_write_ops" Counter "Sum for deferred write op", nick("", prio::DEBUG);
-    DeferredWriteBytes "deferred_write_bytes" Counter "Sum for deferred write bytes", bytes(), nick("def", prio::DEBUG);
-    WritePenaltyReadOps "write_penalty_read_ops" Counter "Sum for write penalty read ops", nick("", prio::DEBUG);
-    Allocated "bluestore_allocated" Gauge "Sum for allocated bytes", nick("", prio::DEBUG);
-    Stored "bluestore_stored" Gauge "Sum for stored bytes", nick("", prio::DEBUG);
-    Compressed "bluestore_compressed" Gauge "Sum for stored compressed bytes", bytes(), nick("c", prio::USEFUL);
-    CompressedAllocated "bluestore_compressed_allocated" Gauge "Sum for bytes allocated for compressed data", bytes(), nick("c_a", prio::USEFUL);
-    CompressedOriginal "bluestore_compressed_original" Gauge "Sum for original bytes that were compressed", bytes(), nick("c_o", prio::USEFUL);
-    Onodes "bluestore_onodes" Gauge "Number of onodes in cache", nick("", prio::DEBUG);
-    OnodeHits "onode_hits" Counter "Count of onode cache lookup hits", nick("o_ht", prio::USEFUL);
-    OnodeMisses "onode_misses" Counter "Count of onode cache lookup misses", nick("o_ms", prio::USEFUL);
-    Buffers "bluestore_buffers" Gauge "Number of buffers in cache", nick("", prio::DEBUG);
-    BufferBytes "bluestore_buffer_bytes" Gauge "Number of buffer bytes in cache", bytes(), nick("", prio::DEBUG);
-    BufferHitBytes "bluestore_buffer_hit_bytes" Counter "Sum for bytes of read hit in the cache", bytes(), nick("", prio::DEBUG);
-    BufferMissBytes "bluestore_buffer_miss_bytes" Counter "Sum for bytes of read missed in the cache", bytes(), nick("", prio::DEBUG);
-    WriteBig "bluestore_write_big" Counter "Large aligned writes into fresh blobs", nick("", prio::DEBUG);
-    WriteBigBytes "bluestore_write_big_bytes" Counter "Large aligned writes into fresh blobs (bytes)", bytes(), nick("", prio::DEBUG);
-    WriteBigBlobs "bluestore_write_big_blobs" Counter "Large aligned writes into fresh blobs (blobs)", nick("", prio::DEBUG);
+    WritePadBytes "write_pad_bytes" Counter "Zeros written to fill blocks", bytes(), nick("", prio::DEBUG);
+    DeferredWriteOps "deferred_write_ops" Counter "Blocks brought to their places after the journal had them", nick("", prio::DEBUG);
+    DeferredWriteBytes "deferred_write_bytes" Counter "Bytes in them", bytes(), nick("def", prio::DEBUG);
+    WritePenaltyReadOps "write_penalty_read_ops" Counter "Blocks that had to be read because they were overwritten in part", nick("", prio::DEBUG);
+    Allocated "bluestore_allocated" Gauge "Bytes of the device in use", nick("", prio::DEBUG);
+    Stored "bluestore_stored" Gauge "Bytes that objects hold", nick("", prio::DEBUG);
+    Compressed "bluestore_compressed" Gauge "Bytes of compressed data", bytes(), nick("c", prio::USEFUL);
+    CompressedAllocated "bluestore_compressed_allocated" Gauge "Bytes of the device that compressed data takes", bytes(), nick("c_a", prio::USEFUL);
+    CompressedOriginal "bluestore_compressed_original" Gauge "Bytes that compressed data was made of", bytes(), nick("c_o", prio::USEFUL);
+    Onodes "bluestore_onodes" Gauge "Objects' descriptions in memory", nick("", prio::DEBUG);
+    OnodeHits "onode_hits" Counter "Looks for an object that found it in memory", nick("o_ht", prio::USEFUL);
+    OnodeMisses "onode_misses" Counter "Looks that had to ask the database", nick("o_ms", prio::USEFUL);
+    Buffers "bluestore_buffers" Gauge "Blocks in the cache", nick("", prio::DEBUG);
+    BufferBytes "bluestore_buffer_bytes" Gauge "Bytes in the cache", bytes(), nick("", prio::DEBUG);
+    BufferHitBytes "bluestore_buffer_hit_bytes" Counter "Bytes of reads that came from the cache", bytes(), nick("", prio::DEBUG);
+    BufferMissBytes "bluestore_buffer_miss_bytes" Counter "Bytes of reads that came from the device", bytes(), nick("", prio::DEBUG);
+    WriteBig "bluestore_write_big" Counter "Writes of whole blocks to free space", nick("", prio::DEBUG);
+    WriteBigBytes "bluestore_write_big_bytes" Counter "Bytes in them", bytes(), nick("", prio::DEBUG);
+    WriteBigBlobs "bluestore_write_big_blobs" Counter "Runs of blocks that they went to", nick("", prio::DEBUG);
     WriteSmall "bluestore_write_small" Counter "Small writes, block by block", nick("", prio::DEBUG);
-    WriteSmallBytes "bluestore_write_small_bytes" Counter "Small writes (bytes)", bytes(), nick("", prio::DEBUG);
-    WriteDeferred "bluestore_write_deferred" Counter "Total deferred writes submitted", nick("", prio::DEBUG);
-    WriteDeferredBytes "bluestore_write_deferred_bytes" Counter "Total bytes submitted as deferred writes", nick("", prio::DEBUG);
+    WriteSmallBytes "bluestore_write_small_bytes" Counter "Bytes in them", bytes(), nick("", prio::DEBUG);
+    WriteDeferred "bluestore_write_deferred" Counter "Transactions whose data went to the journal first", nick("", prio::DEBUG);
+    WriteDeferredBytes "bluestore_write_deferred_bytes" Counter "Bytes of such data", nick("", prio::DEBUG);
     WriteSmallPreRead "bluestore_write_small_pre_read" Counter "Small writes that needed what the block held before", nick("", prio::DEBUG);
-    Txcs "bluestore_txc" Counter "Transactions committed", nick("", prio::DEBUG);
-    ReadEio "bluestore_read_eio" Counter "Read EIO errors propagated to high level callers", nick("", prio::DEBUG);
-    ReadsWithRetries "bluestore_reads_with_retries" Counter
-        "Read operations that required at least one retry due to failed checksum validation", nick("", prio::DEBUG);
+    Txcs "bluestore_txc" Counter "Transactions that are durable", nick("", prio::DEBUG);
+    ReadEio "bluestore_read_eio" Counter "Reads that ended in EIO", nick("", prio::DEBUG);
+    ReadsWithRetries "bluestore_reads_with_retries" Counter "Reads that were tried again since a checksum did not fit", nick("", prio::DEBUG);
 }
 
 admin::counters! {
     Rocks ROCKS_SPECS:
-    Get "get" Counter "Gets", nick("", prio::DEBUG);
-    GetLatency "get_latency" TimeAvg "Get latency", nick("", prio::DEBUG);
-    SubmitLatency "submit_latency" TimeAvg "Submit Latency", nick("", prio::DEBUG);
-    SubmitSyncLatency "submit_sync_latency" TimeAvg "Submit Sync Latency", nick("", prio::DEBUG);
+    Get "get" Counter "Look-ups in the database", nick("", prio::DEBUG);
+    GetLatency "get_latency" TimeAvg "How long a look-up takes", nick("", prio::DEBUG);
+    SubmitLatency "submit_latency" TimeAvg "How long giving the database a batch takes", nick("", prio::DEBUG);
+    SubmitSyncLatency "submit_sync_latency" TimeAvg "How long it takes until a batch is flushed", nick("", prio::DEBUG);
     MemtableBytes "memtable_bytes" Gauge "Memory in memtables and in what waits to get there", bytes(), nick("", prio::DEBUG);
     CacheBytes "block_cache_bytes" Gauge "Memory in the block cache", bytes(), nick("", prio::DEBUG);
     PendingCompaction "pending_compaction_bytes" Gauge "Bytes that compaction has still to rewrite, about", bytes(), nick("", prio::DEBUG);
@@ -66,26 +65,26 @@ admin::counters! {
 
 admin::counters! {
     Bluefs BLUEFS_SPECS:
-    DbTotal "db_total_bytes" Gauge "Total bytes (main db device)", bytes(), nick("b", prio::USEFUL);
-    DbUsed "db_used_bytes" Gauge "Used bytes (main db device)", bytes(), nick("u", prio::USEFUL);
-    WalTotal "wal_total_bytes" Gauge "Total bytes (wal device)", bytes(), nick("walb", prio::USEFUL);
-    WalUsed "wal_used_bytes" Gauge "Used bytes (wal device)", bytes(), nick("walu", prio::USEFUL);
-    SlowTotal "slow_total_bytes" Gauge "Total bytes (slow device)", bytes(), nick("slob", prio::USEFUL);
-    SlowUsed "slow_used_bytes" Gauge "Used bytes (slow device)", bytes(), nick("slou", prio::USEFUL);
-    NumFiles "num_files" Gauge "File count", nick("f", prio::USEFUL);
+    DbTotal "db_total_bytes" Gauge "Size of the device that the database is on", bytes(), nick("b", prio::USEFUL);
+    DbUsed "db_used_bytes" Gauge "What the database takes of it", bytes(), nick("u", prio::USEFUL);
+    WalTotal "wal_total_bytes" Gauge "Size of the journal's device", bytes(), nick("walb", prio::USEFUL);
+    WalUsed "wal_used_bytes" Gauge "What the journal takes of it", bytes(), nick("walu", prio::USEFUL);
+    SlowTotal "slow_total_bytes" Gauge "Size of the device that the database spills over to", bytes(), nick("slob", prio::USEFUL);
+    SlowUsed "slow_used_bytes" Gauge "What has spilled over", bytes(), nick("slou", prio::USEFUL);
+    NumFiles "num_files" Gauge "Files of the database", nick("f", prio::USEFUL);
 }
 
 admin::counters! {
     Throttle THROTTLE_SPECS:
-    Val "val" Gauge "Currently available throttle", nick("", prio::DEBUG);
-    Max "max" Gauge "Max value for throttle", nick("", prio::DEBUG);
+    Val "val" Gauge "What is taken of it now", nick("", prio::DEBUG);
+    Max "max" Gauge "What may be taken at most", nick("", prio::DEBUG);
 }
 
 admin::counters! {
     Pricache CACHE_SPECS:
-    Target "target_bytes" Gauge "target process memory usage in bytes", bytes(), nick("t", prio::INTERESTING);
-    Mapped "mapped_bytes" Gauge "total bytes mapped by the process", bytes(), nick("m", prio::INTERESTING);
-    CacheBytes "cache_bytes" Gauge "current memory available for caches.", bytes(), nick("c", prio::INTERESTING);
+    Target "target_bytes" Gauge "Memory that the process is to stay below", bytes(), nick("t", prio::INTERESTING);
+    Mapped "mapped_bytes" Gauge "Memory that the process has", bytes(), nick("m", prio::INTERESTING);
+    CacheBytes "cache_bytes" Gauge "Memory that caches may have", bytes(), nick("c", prio::INTERESTING);
 }
 
 /// The loggers of a store.

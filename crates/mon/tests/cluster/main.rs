@@ -150,11 +150,11 @@ fn what_an_osd_has_learned_of_its_disk_is_an_option_unless_an_operator_has_said_
     assert_eq!(value(&mut lab, "osd.0"), json!("110.000000"));
     lab.ok(json!({"prefix": "config set", "who": "osd.0", "name": option, "value": "200"}));
     says(&mut lab, 0, 75);
-    assert_eq!(value(&mut lab, "osd.0"), json!("200"));
+    assert_eq!(value(&mut lab, "osd.0"), json!("200.000000"));
     // What is said of all OSDs is said of each.
     lab.ok(json!({"prefix": "config set", "who": "osd", "name": option, "value": "300"}));
     says(&mut lab, 1, 75);
-    assert_eq!(value(&mut lab, "osd.1"), json!("300"));
+    assert_eq!(value(&mut lab, "osd.1"), json!("300.000000"));
     lab.ok(json!({"prefix": "config rm", "who": "osd", "name": option}));
     lab.ok(json!({"prefix": "config rm", "who": "osd.0", "name": option}));
     (0..2).for_each(|osd| says(&mut lab, osd, 80));

@@ -106,7 +106,7 @@ impl Driver {
         let pieces: Vec<_> = txn.ops.iter().filter_map(|op| if let Op::Write { data, .. } = op { Some(data.clone()) } else { None }).collect();
         let sizes: Vec<u64> = pieces.iter().map(|data| data.len() as u64).collect();
         let mut placed = Vec::new();
-        if self.store.place(self.now, place, Default::default(), pieces) {
+        if self.store.place(self.now, place, Default::default(), COLLS[0].pg.pool, pieces) {
             while !self.placed.contains_key(&place) && self.step(rng) {}
             self.settle();
             let mut all = self.placed.remove(&place).unwrap_or_default();

@@ -8,4 +8,5 @@ mod harness;
 mod model;
 mod place;
 mod queue;
+mod tuning;
 mod verified;

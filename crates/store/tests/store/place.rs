@@ -10,7 +10,7 @@ const COLL: ShardPgId = COLLS[0];
 
 fn place(d: &mut Driver, data: &[u8]) -> PlaceId {
     let id = PlaceId(1 << 40);
-    assert!(d.store.place(d.now, id, Class::Recovery, vec![bytes::Bytes::copy_from_slice(data).into()]));
+    assert!(d.store.place(d.now, id, Class::Recovery, COLL.pg.pool, vec![bytes::Bytes::copy_from_slice(data).into()]));
     id
 }
 
@@ -61,8 +61,25 @@ fn what_was_placed_is_free_again_after_a_crash_or_when_given_back() {
 fn there_is_none_where_there_is_no_room() {
     let (mut d, _) = mounted(64 << 20, StoreConfig::default());
     let much: Vec<_> = (0..64).map(|_| bytes::Bytes::from(vec![0; 1 << 20]).into()).collect();
-    assert!(!d.store.place(d.now, PlaceId(1), Class::Recovery, much));
-    assert!(!d.store.place(d.now, PlaceId(1), Class::Recovery, vec![]));
+    assert!(!d.store.place(d.now, PlaceId(1), Class::Recovery, COLL.pg.pool, much));
+    assert!(!d.store.place(d.now, PlaceId(1), Class::Recovery, COLL.pg.pool, vec![]));
     d.settle();
     assert!(d.disk.pending().is_empty() && d.store.is_idle());
+}
+
+#[test]
+fn there_is_none_where_data_is_to_be_compressed() {
+    let (mut d, mut rng) = mounted(64 << 20, StoreConfig::default());
+    let id = place(&mut d, &[9; 100_000]);
+    d.run(&mut rng);
+    let packs = Policy { compression: Compression { mode: CompressionMode::Force, ..Compression::default() }, ..Policy::default() };
+    d.store.set_policies(packs, [].into());
+    assert!(!d.store.place(d.now, PlaceId(2), Class::Recovery, COLL.pg.pool, vec![bytes::Bytes::from(vec![9; 100_000]).into()]));
+    // What is there already stays as it is.
+    let placed = vec![d.placed.remove(&id).unwrap()];
+    d.store.submit_bulk(d.now, TxcId(1 << 41), write(&object(COLL, 2), 0, vec![9; 100_000]), Bulk { class: Class::Recovery, placed }).unwrap();
+    d.run(&mut rng);
+    assert_eq!(d.store.statfs().compressed.original, 0);
+    assert_eq!(d.read_all(&mut rng, COLL, &object(COLL, 2)).unwrap(), vec![9; 100_000]);
+    assert_eq!(d.fsck().errors, []);
 }
