@@ -8,6 +8,11 @@ use std::time::Duration;
 use types::msg::RawMessage;
 use types::{AddrVec, EntityAddr, EntityKind, Mono};
 
+/// Messages, and bytes of them, after which the peer is told that they have come, unless a message of ours has told it.
+/// Until then it keeps them. A frame of its own for each would wake the peer for nothing: peers answer each other.
+const UNACKED_MAX: u64 = 64;
+const UNACKED_BYTES_MAX: u64 = 256 << 10;
+
 /// Where a session stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
@@ -55,6 +60,8 @@ pub(crate) struct Conn {
     pub high_seq: u64,
     /// Seq of the last message received that the peer was told of.
     pub acked_seq: u64,
+    /// Bytes of messages received since.
+    pub unacked_bytes: u64,
     /// Lossless: sent, not acknowledged; seqs end with `out_seq` and have no gaps.
     pub sent: VecDeque<RawMessage>,
     /// Not sent yet.
@@ -85,6 +92,7 @@ impl Conn {
             out_seq: 0,
             high_seq: 0,
             acked_seq: 0,
+            unacked_bytes: 0,
             sent: VecDeque::new(),
             queue: VecDeque::new(),
             backoff: Duration::ZERO,
@@ -95,6 +103,17 @@ impl Conn {
     /// What lossless sessions are found by: the address the peer listens at, or the one it bears.
     pub fn key(addrs: &AddrVec) -> Option<EntityAddr> {
         addrs.msgr2().or_else(|| addrs.0.first().copied())
+    }
+
+    /// The peer keeps so much that it has to be told what has come.
+    pub fn owes_ack(&self) -> bool {
+        !self.lossy && (self.in_seq - self.acked_seq >= UNACKED_MAX || self.unacked_bytes >= UNACKED_BYTES_MAX)
+    }
+
+    /// The peer is being told that everything received so far has come.
+    pub fn acknowledge(&mut self) -> u64 {
+        (self.acked_seq, self.unacked_bytes) = (self.in_seq, 0);
+        self.in_seq
     }
 
     /// Drops what the peer has seen.
@@ -122,7 +141,8 @@ impl Conn {
     /// A new session begins: what waits is numbered from 1, by both sides.
     pub fn begin(&mut self) {
         self.requeue();
-        (self.in_seq, self.out_seq, self.high_seq, self.acked_seq) = (0, 0, 0, 0);
+        (self.in_seq, self.out_seq, self.high_seq) = (0, 0, 0);
+        self.acknowledge();
         self.connect_seq = 0;
     }
 
@@ -130,7 +150,8 @@ impl Conn {
     pub fn reset(&mut self) {
         self.sent.clear();
         self.queue.clear();
-        (self.in_seq, self.out_seq, self.high_seq, self.acked_seq) = (0, 0, 0, 0);
+        (self.in_seq, self.out_seq, self.high_seq) = (0, 0, 0);
+        self.acknowledge();
         (self.client_cookie, self.server_cookie) = (0, 0);
         (self.connect_seq, self.peer_global_seq) = (0, 0);
     }

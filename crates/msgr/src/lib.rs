@@ -4,7 +4,8 @@
 //! through `handle_*`; dials, vectored writes and closes come out of `poll_action`, sessions and messages out of
 //! `poll_event`. Authentication is the owner's: the endpoint asks, carries the answers, checks the signatures.
 //! Holds: a lossless session delivers every message once and in order across any number of sockets; bytes that break
-//! the protocol close their socket with a typed [`Fault`] and reach nobody.
+//! the protocol close their socket with a typed [`Fault`] and reach nobody. What has come is acknowledged by the next message, or
+//! after a second, or when it is much: until then who sent it keeps it.
 //! Upstream: doc/dev/msgr2.rst, src/msg/async/{frames_v2,ProtocolV2,crypto_onwire}.*.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used, clippy::indexing_slicing))]

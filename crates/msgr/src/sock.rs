@@ -70,6 +70,8 @@ pub(crate) struct Sock {
     pub active: Mono,
     /// The socket's only timer, as it stands in the endpoint's table.
     pub timer: Mono,
+    /// When a peer of a lossless session is told what has come, if no message has told it before.
+    pub ack_at: Option<Mono>,
     /// In the endpoint's list of sockets with something to transmit.
     pub dirty: bool,
     pub peer_kind: EntityKind,
@@ -108,6 +110,7 @@ impl Sock {
             opened: now,
             active: now,
             timer: now,
+            ack_at: None,
             dirty: false,
             peer_kind,
             auth: Auth { mode: MODE_CRC, ..Auth::default() },

@@ -282,8 +282,7 @@ impl Endpoint {
         conn.connect_seq = r.connect_seq;
         conn.peer_global_seq = r.global_seq;
         conn.requeued_acknowledged(r.msg_seq);
-        conn.acked_seq = conn.in_seq;
-        let in_seq = conn.in_seq;
+        let in_seq = conn.acknowledge();
         self.say(sock, Tag::SessionReconnectOk, &in_seq)?;
         self.ready(sock, false)
     }

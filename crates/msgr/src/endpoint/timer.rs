@@ -61,11 +61,11 @@ impl Endpoint {
         self.rearm_ready(sock);
     }
 
-    fn rearm_ready(&mut self, sock: SockId) {
+    pub(super) fn rearm_ready(&mut self, sock: SockId) {
         let Some(s) = self.socks.get(&sock) else { return };
         let idle = (!s.dialled).then_some(s.active + self.config.timing.idle);
         let grace = s.keepalive.unanswered_since.map(|t| t + self.config.timing.keepalive_grace);
-        if let Some(at) = [idle, s.keepalive.next, grace].into_iter().flatten().min() {
+        if let Some(at) = [idle, s.keepalive.next, grace, s.ack_at].into_iter().flatten().min() {
             self.arm(sock, at);
         } else {
             self.timers.remove(&(s.timer, Timer::Sock(sock)));
@@ -87,10 +87,20 @@ impl Endpoint {
         if !s.dialled && lossy && now >= s.active + timing.idle {
             return self.fault(sock, Fault::Idle);
         }
-        if let Err(why) = self.keep_alive(sock) {
+        if let Err(why) = self.acknowledge_late(sock).and_then(|()| self.keep_alive(sock)) {
             return self.fault(sock, why);
         }
         self.rearm_ready(sock);
+    }
+
+    /// Nothing has been said for a while that would have acknowledged what came.
+    fn acknowledge_late(&mut self, sock: SockId) -> Result<(), Fault> {
+        let now = self.now.mono;
+        let Some(s) = self.socks.get_mut(&sock).filter(|s| s.ack_at.is_some_and(|at| now >= at)) else { return Ok(()) };
+        s.ack_at = None;
+        let Some(conn) = self.conns.get_mut(&s.conn).filter(|c| c.acked_seq < c.in_seq) else { return Ok(()) };
+        let seq = conn.acknowledge();
+        self.say(sock, Tag::Ack, &seq)
     }
 
     fn keep_alive(&mut self, sock: SockId) -> Result<(), Fault> {

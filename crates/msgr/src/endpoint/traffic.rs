@@ -8,8 +8,13 @@ use crate::{Action, ConnId, Event, Fault, SockId};
 use bytes::Bytes;
 use denc::Encode;
 use std::net::SocketAddr;
+use std::time::Duration;
 use types::Utime;
 use types::msg::RawMessage;
+
+/// A peer of a lossless session is told what has come at the latest after this: until then it keeps it, and would dial again
+/// if the socket were lost.
+const ACK_AFTER: Duration = Duration::from_secs(1);
 
 impl Endpoint {
     /// Sends `msg` on an open session.
@@ -18,9 +23,8 @@ impl Endpoint {
         self.totals.sent += 1;
         conn.out_seq += 1;
         conn.high_seq = conn.high_seq.max(conn.out_seq);
-        conn.acked_seq = conn.in_seq;
         s.active = self.now.mono;
-        s.tx.message(conn.out_seq, conn.in_seq, &msg)?;
+        s.tx.message(conn.out_seq, conn.acknowledge(), &msg)?;
         if !conn.lossy {
             conn.sent.push_back(msg);
         }
@@ -38,19 +42,26 @@ impl Endpoint {
         let last = conn.in_seq;
         if !conn.lossy {
             conn.acknowledged(ack_seq);
-            if !s.dirty {
-                s.dirty = true;
-                self.dirty.push_back(sock);
-            }
         } else if seq <= last {
             return Err(Fault::OldMessage { seq, last });
         }
         // A gap is the sender's affair (kernel clients take messages back); a repeat was delivered already.
-        if seq > last {
-            conn.in_seq = seq;
-            self.totals.received += 1;
-            self.events.push_back(Event::Message { conn: id, msg });
+        if seq <= last {
+            return Ok(());
         }
+        conn.in_seq = seq;
+        conn.unacked_bytes += (msg.front.len() + msg.middle.len() + msg.data.len()) as u64;
+        if conn.owes_ack() && !s.dirty {
+            s.dirty = true;
+            self.dirty.push_back(sock);
+        }
+        let first = !conn.lossy && s.ack_at.is_none();
+        if first {
+            s.ack_at = Some(self.now.mono + ACK_AFTER);
+            self.rearm_ready(sock);
+        }
+        self.totals.received += 1;
+        self.events.push_back(Event::Message { conn: id, msg });
         Ok(())
     }
 
@@ -127,17 +138,14 @@ impl Endpoint {
         }
     }
 
-    /// What a socket has to transmit; an acknowledgement goes along where no message has carried it.
+    /// What a socket has to transmit; an acknowledgement goes along where one is due and no message has carried it.
     pub(super) fn collect(&mut self, sock: SockId) -> Vec<Bytes> {
         let Some(s) = self.socks.get_mut(&sock) else { return Vec::new() };
         s.dirty = false;
         if s.phase == Phase::Ready
-            && let Some(conn) = self.conns.get_mut(&s.conn)
-            && !conn.lossy
-            && conn.acked_seq < conn.in_seq
+            && let Some(conn) = self.conns.get_mut(&s.conn).filter(|c| c.owes_ack())
         {
-            conn.acked_seq = conn.in_seq;
-            if let Err(why) = s.tx.control(Tag::Ack, &conn.in_seq.to_le_bytes()) {
+            if let Err(why) = s.tx.control(Tag::Ack, &conn.acknowledge().to_le_bytes()) {
                 self.fault(sock, why);
                 return Vec::new();
             }

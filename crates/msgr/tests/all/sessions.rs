@@ -204,6 +204,35 @@ fn a_session_that_loses_its_socket_in_silence_says_so_once_and_goes_on_when_ther
 }
 
 #[test]
+fn what_comes_is_acknowledged_by_the_next_message_or_in_a_while_or_when_it_is_much() {
+    const ACK: u64 = 32 + 8 + 4;
+    let mut net = peers(1, MODE_CRC);
+    (0..2).for_each(|from| send_msg(&mut net, from, tiny(1)));
+    net.run_until(10_000_000_000);
+    let from = |net: &mut Net, node: usize, n: u64| {
+        let before = net.delivered;
+        (0..n).for_each(|_| send_msg(net, node, tiny(2)));
+        net.settle();
+        net.delivered - before
+    };
+    let one = from(&mut net, 0, 1);
+    assert_eq!(from(&mut net, 1, 1), one, "the answer says it");
+    let before = net.delivered;
+    net.run_until(20_000_000_000);
+    assert_eq!(net.delivered - before, ACK, "and of the answer there is a word, once");
+    assert_eq!(from(&mut net, 0, 63), 63 * one);
+    assert_eq!(from(&mut net, 0, 1), one + ACK);
+    let large = RawMessage { data: Bytes::from(vec![1; 300 << 10]).into(), ..tiny(3) };
+    let before = net.delivered;
+    send_msg(&mut net, 0, large);
+    net.settle();
+    assert_eq!(net.delivered - before, one - 9 + (300 << 10) + ACK);
+    let before = net.delivered;
+    net.run_until(60_000_000_000);
+    assert_eq!(net.delivered, before, "nothing is owed");
+}
+
+#[test]
 fn a_cut_at_every_byte_of_a_lossless_session_loses_and_repeats_nothing() {
     for mode in [MODE_CRC, MODE_SECURE] {
         let run = |cut| {

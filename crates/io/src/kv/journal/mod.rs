@@ -437,11 +437,7 @@ fn change_rows(tables: &Tables, rows: &mut Rows, op: &KvOp, place: Option<Place>
                 out.put_cf(tables.rows(), key, value);
             }
         }
-        KvOp::Delete(key) => {
-            if goes(key, rows.is_spilled(key)) {
-                rows.remove(key);
-            }
-        }
+        KvOp::Delete(key) => rows.remove_if(key, |spilled| goes(key, spilled)),
         KvOp::DeleteRange(from, to) if from < to => rows.remove_range(from, to, goes),
         KvOp::Put(..) | KvOp::DeleteRange(..) => {}
     }

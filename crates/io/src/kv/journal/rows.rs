@@ -113,11 +113,12 @@ impl Rows {
         found.is_some_and(|(table, number)| table.at(number).is_ok_and(|i| table.rows[i].1.frame == SPILLED))
     }
 
-    /// Forgets a row.
-    pub fn remove(&mut self, key: &[u8]) {
+    /// Forgets a row, if there is one and `goes` is true of whether it is spilled.
+    pub fn remove_if(&mut self, key: &[u8], goes: impl FnOnce(bool) -> bool) {
         if let Some((prefix, number)) = transient(key)
             && let Some(table) = self.tables.get_mut(&place_of(prefix))
             && let Ok(i) = table.at(number)
+            && goes(table.rows[i].1.frame == SPILLED)
         {
             table.rows.remove(i);
         }
@@ -233,7 +234,7 @@ mod tests {
                     model.insert(key, (seq, value));
                 }
                 4 => {
-                    rows.remove(&key);
+                    rows.remove_if(&key, |_| true);
                     model.remove(&key);
                 }
                 5 => {
