@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/dist/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart balance scrub compression full memory devices capacity fuzz dencoder msgr-stock test-clients bench bench-recovery bench-qos bench-capacity bench-devices replace networks chaos chaos-short linearizability sim sim-seeds mutants
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart balance scrub compression snapshots full memory devices capacity fuzz dencoder msgr-stock test-clients bench bench-recovery bench-qos bench-capacity bench-devices replace networks chaos chaos-short linearizability sim sim-seeds mutants
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -71,6 +71,10 @@ capacity: build
 scrub: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/scrub.py
 
+# Snapshots of pools and of clients, with stock tools.
+snapshots: build
+	tests/clients/on_fresh_cluster $(BIN) tests/clients/snapshots.py --bin $(BIN)
+
 # Pools that compress, checksums of all types, and what devices are taken for.
 compression: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/compression.py --bin $(BIN)
@@ -125,7 +129,7 @@ sim-seeds: sim
 mutants: linearizability
 	CACHE=$(CACHE) scripts/mutants $(NAMES)
 
-test: lint unit clients checks script wrong restart replace networks capacity chaos-short sim-seeds balance scrub compression full memory devices fuzz
+test: lint unit clients checks script wrong restart replace networks capacity chaos-short sim-seeds balance scrub compression snapshots full memory devices fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use denc::{BString, Decode, DecodeError, Decoder};
 use std::collections::{BTreeMap, BTreeSet};
 use types::msg::osd::osd_flag;
+use types::msg::pool::pool_op;
 use types::msg::{Op, OsdOp};
 use types::{EntityAddr, EntityInst, Errno, PoolId, Snap, Utime};
 
@@ -19,6 +20,8 @@ pub struct IoCtx {
     pub(crate) nspace: BString,
     key: BString,
     snap: Snap,
+    /// What writes are kept from: the newest snapshot there ever was, and those that there are, newest first.
+    kept: (Snap, Vec<Snap>),
     /// With every write.
     flags: u32,
 }
@@ -46,7 +49,7 @@ pub type Omap = BTreeMap<BString, Bytes>;
 
 impl IoCtx {
     pub(crate) fn new(handle: Handle, pool: PoolId) -> Self {
-        IoCtx { handle, pool, nspace: BString::default(), key: BString::default(), snap: Snap::HEAD, flags: 0 }
+        IoCtx { handle, pool, nspace: BString::default(), key: BString::default(), snap: Snap::HEAD, kept: (Snap(0), Vec::new()), flags: 0 }
     }
 
     /// The same pool, another namespace.
@@ -62,6 +65,28 @@ impl IoCtx {
     /// Reads see this snapshot.
     pub fn at_snap(&self, snap: Snap) -> IoCtx {
         IoCtx { snap, ..self.clone() }
+    }
+
+    /// Writes leave these snapshots, newest first, as they are; `seq` is the newest there ever was
+    /// (`rados_ioctx_selfmanaged_snap_set_write_ctx`).
+    pub fn keeping(&self, seq: Snap, snaps: Vec<Snap>) -> IoCtx {
+        IoCtx { kept: (seq, snaps), ..self.clone() }
+    }
+
+    /// A number for a snapshot that only clients know of.
+    pub async fn create_snap(&self) -> Result<Snap, Errno> {
+        let id = self.handle.pool_op(self.pool, pool_op::CREATE_UNMANAGED_SNAP, "", Snap(0)).await?;
+        denc::from_bytes(&id).map_err(|_| Errno::EIO)
+    }
+
+    /// Such a snapshot is not needed any more.
+    pub async fn remove_snap(&self, snap: Snap) -> Result<(), Errno> {
+        self.handle.pool_op(self.pool, pool_op::DELETE_UNMANAGED_SNAP, "", snap).await.map(drop)
+    }
+
+    /// The object becomes what it was at a snapshot.
+    pub async fn rollback(&self, oid: &[u8], snap: Snap) -> Result<(), Errno> {
+        self.write_one(oid, Op::Rollback(snap).into()).await
     }
 
     /// Writes that find no room fail with ENOSPC or EDQUOT, and do not wait for it (`rados_set_pool_full_try`).
@@ -82,7 +107,8 @@ impl IoCtx {
     /// Runs operations that write, as one atomic transaction.
     pub async fn write_ops(&self, oid: &[u8], ops: Vec<OsdOp>, flags: u32) -> Result<OpReply, Errno> {
         let request = OpRequest::write(self.pool, self.nspace.clone(), oid, ops);
-        self.run(OpRequest { flags: request.flags | flags | self.flags, ..request }).await
+        let (snap_seq, snaps) = self.kept.clone();
+        self.run(OpRequest { flags: request.flags | flags | self.flags, snap_seq, snaps, ..request }).await
     }
 
     async fn run(&self, request: OpRequest) -> Result<OpReply, Errno> {

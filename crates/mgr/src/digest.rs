@@ -2,11 +2,12 @@
 
 use crate::core::Mgr;
 use crate::health;
+use crate::pgmap::PgMap;
 use std::collections::BTreeMap;
-use types::map::{OsdMap, PgPool, PoolType};
+use types::map::{OsdMap, PgPool, PoolType, SnapIntervals};
 use types::msg::internal::MgrDigest;
 use types::pg::{ObjectStatSum, PgState, PoolDigest, StoreStatfs};
-use types::{Now, OsdId, PoolId};
+use types::{Epoch, Now, OsdId, PoolId};
 
 impl Mgr {
     /// The digest of this moment.
@@ -27,6 +28,7 @@ impl Mgr {
                 (service.clone(), daemons.iter().map(|(name, d)| (name.clone(), d.metadata.clone())).collect())
             }).collect(),
             pgs_by_osd: Some(pgs.by_osd()),
+            purged_snaps: map.removed_snaps_queue.keys().map(|id| (*id, purged_snaps(map, pgs, *id))).filter(|(_, snaps)| !snaps.is_empty()).collect(),
         }
     }
 
@@ -68,6 +70,18 @@ impl Mgr {
     }
 }
 
+/// Removed snapshots that every PG of a pool has trimmed. What a PG said before the last merge does not count: another one may have
+/// become part of it since.
+fn purged_snaps(map: &OsdMap, pgs: &PgMap, id: PoolId) -> SnapIntervals {
+    let merged = map.pools.get(&id).map_or(Epoch(0), |pool| pool.last_pg_merge_meta.ready_epoch);
+    let mut purged = map.removed_snaps_queue.get(&id).cloned().unwrap_or_default();
+    for (_, stat) in pgs.pgs_of_pool(id) {
+        let knows = stat.state != PgState::UNKNOWN && stat.reported_epoch >= merged;
+        purged = if knows { purged.intersection(&stat.purged_snaps) } else { SnapIntervals::default() };
+    }
+    purged
+}
+
 /// Raw bytes per stored byte: copies, or (k+m)/k.
 pub(crate) fn raw_used_rate(map: &OsdMap, pool: &PgPool) -> f64 {
     if pool.pool_type != PoolType::ERASURE {
@@ -78,5 +92,38 @@ pub(crate) fn raw_used_rate(map: &OsdMap, pool: &PgPool) -> f64 {
     match (number("k"), number("m")) {
         (Some(k), Some(m)) if k > 0.0 => (k + m) / k,
         _ => f64::from(pool.size.max(1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use types::PgId;
+    use types::pg::PgStat;
+
+    const POOL: PoolId = PoolId(1);
+
+    #[test]
+    fn a_snapshot_is_purged_when_every_pg_says_so_and_has_said_so_since_the_last_merge() {
+        let runs = |of: &[(u64, u64)]| SnapIntervals(of.iter().copied().collect());
+        let mut map = OsdMap::default();
+        map.pools.insert(POOL, PgPool::replicated(3, 2, 0));
+        map.removed_snaps_queue.insert(POOL, runs(&[(3, 4)]));
+        let stat = |epoch, purged: &[(u64, u64)]| PgStat {
+            state: PgState::ACTIVE,
+            reported_epoch: Epoch(epoch),
+            purged_snaps: runs(purged),
+            ..PgStat::default()
+        };
+        let purged = |map: &OsdMap, stats: [PgStat; 2]| {
+            let pgs = (0..).zip(stats).map(|(seed, stat)| (PgId { pool: POOL, seed }, stat)).collect();
+            purged_snaps(map, &PgMap { pgs, ..PgMap::default() }, POOL)
+        };
+        assert_eq!(purged(&map, [stat(5, &[(2, 3)]), stat(5, &[(4, 9)])]), runs(&[(4, 1)]));
+        assert!(purged(&map, [stat(5, &[(3, 4)]), PgStat::default()]).is_empty(), "of one nothing is known");
+        if let Some(pool) = map.pools.get_mut(&POOL) {
+            pool.last_pg_merge_meta.ready_epoch = Epoch(6);
+        }
+        assert!(purged(&map, [stat(5, &[(3, 4)]), stat(7, &[(3, 4)])]).is_empty(), "one has not heard of the merge");
     }
 }

@@ -47,9 +47,13 @@ impl<K: Kv> Mon<K> {
         if from_active {
             state.mgr.digest = Some(digest);
             follow_usage(self);
+            purge_snaps(self);
         }
     }
 }
+
+/// Snapshots that are purged in one step of the map (upstream: `mon_max_snap_prune_per_epoch`).
+const SNAPS_PURGED: u64 = 100;
 
 /// Lets the map say how full OSDs and pools are, by what the manager last reported.
 fn follow_usage<K: Kv>(mon: &mut Mon<K>) {
@@ -77,6 +81,23 @@ fn follow_usage<K: Kv>(mon: &mut Mon<K>) {
             && let Some(pool) = osdmap.change_pool(*id)
         {
             pool.flags = pool.flags & !ours | flags;
+        }
+    }
+}
+
+/// Lets the map forget removed snapshots that are trimmed everywhere, some at a time: every map lists those of its step.
+fn purge_snaps<K: Kv>(mon: &mut Mon<K>) {
+    let Some(state) = mon.state.as_mut() else { return };
+    let Some(digest) = state.mgr.digest.as_ref() else { return };
+    let mut left = SNAPS_PURGED;
+    for (id, purged) in &digest.purged_snaps {
+        let Some(queue) = state.osdmap.map.removed_snaps_queue.get(id) else { continue };
+        for (start, len) in purged.intersection(queue).0 {
+            let now = len.min(left);
+            left -= now;
+            if now > 0 {
+                state.osdmap.change().new_purged_snaps.entry(*id).or_default().insert(start, now);
+            }
         }
     }
 }

@@ -177,6 +177,7 @@ impl Osd {
         self.sh.local_slots.set_max(self.commands.max_backfills());
         self.sh.remote_slots.set_max(self.commands.max_backfills());
         self.sh.scrub = crate::pg::ScrubOptions::new(&self.commands.config);
+        self.sh.trim = crate::pg::TrimOptions::new(&self.commands.config);
         let c = &self.commands.config;
         self.sh.scan_min = c.u64("osd_backfill_scan_min").max(1) as usize;
         self.sh.scan_max = (c.u64("osd_backfill_scan_max") as usize).max(self.sh.scan_min);

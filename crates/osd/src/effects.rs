@@ -205,6 +205,9 @@ pub(crate) struct Shared {
     pub scrub: crate::pg::ScrubOptions,
     /// Scrubs this OSD takes part in.
     pub scrubs_active: usize,
+    pub trim: crate::pg::TrimOptions,
+    /// PGs that trim clones.
+    pub trimming: std::collections::BTreeSet<types::PgId>,
     /// Lines said to the cluster log so far.
     pub clog_seq: u64,
     /// Bad copies of objects that were replaced (`num_shards_repaired`).

@@ -1,4 +1,5 @@
-//! What a message does to its one object, in order: the part of a transaction that every acting OSD applies alike.
+//! What a message does to its one object, and to the object's clones, in order: the part of a transaction that every acting
+//! OSD applies alike.
 //!
 //! Room: osd core.   Holds: applied to equal objects, a mutation gives equal objects.
 //! Why not the store's transaction: this names no collection and no object, travels in one message with its payload
@@ -7,8 +8,10 @@
 use bytes::Bytes;
 use denc::{BString, DecodeError, Decoder, Encoder};
 use store::{AllocHint, ObjIdx, Op, Transaction};
-use types::HObject;
+use crate::object::{INFO_ATTR, SNAPSET_ATTR};
+use crate::snaps;
 use types::msg::BufList;
+use types::{HObject, Snap};
 
 /// One step.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,6 +33,15 @@ pub enum Step {
     OmapClear,
     OmapSetHeader { header: Bytes },
     AllocHint { object_size: u64, write_size: u64, flags: u32 },
+    /// The object as it is becomes a clone, described by `info`, which these snapshots show.
+    Clone { clone: Snap, info: Bytes, snaps: Vec<Snap> },
+    /// The object becomes what one of its clones is.
+    BecomeClone { clone: Snap },
+    /// Another description of a clone.
+    SetCloneInfo { clone: Snap, info: Bytes },
+    RemoveClone { clone: Snap },
+    /// These snapshots do not show a clone any more.
+    Unshow { clone: Snap, snaps: Vec<Snap> },
 }
 
 /// Steps on one object.
@@ -51,8 +63,8 @@ impl Mutation {
 
     /// The same steps as the store takes them, on `obj`.
     pub fn into_transaction(self, txn: &mut Transaction, obj: &HObject) {
-        let obj = txn.obj(obj);
-        txn.ops.extend(self.steps.into_iter().map(|step| step.into_op(obj)));
+        let idx = txn.obj(obj);
+        self.steps.into_iter().for_each(|step| step.put(txn, idx, obj));
     }
 
     /// Appends the steps' encoding to `e`; written data goes into `payload`, shared, not copied.
@@ -73,8 +85,10 @@ impl Mutation {
 }
 
 impl Step {
-    fn into_op(self, obj: ObjIdx) -> Op {
-        match self {
+    /// Adds it to a transaction; `obj` is the object called `name` there.
+    fn put(self, txn: &mut Transaction, obj: ObjIdx, name: &HObject) {
+        let named = |clone: Snap| HObject { snap: clone, ..name.clone() };
+        let op = match self {
             Step::Touch => Op::Touch(obj),
             Step::Write { off, data } => Op::Write { obj, off, data },
             Step::Zero { off, len } => Op::Zero { obj, off, len },
@@ -91,7 +105,19 @@ impl Step {
                 let hint = AllocHint { expected_object_size: object_size, expected_write_size: write_size, flags };
                 Op::SetAllocHint { obj, hint }
             }
-        }
+            Step::Clone { clone, info, snaps } => {
+                let to = txn.obj(&named(clone));
+                txn.ops.push(Op::Clone { from: obj, to });
+                txn.ops.push(Op::SetAttrs { obj: to, attrs: vec![(INFO_ATTR.into(), info)] });
+                txn.ops.push(Op::RmAttr { obj: to, name: SNAPSET_ATTR.into() });
+                return snaps::index(txn, &named(clone), &snaps);
+            }
+            Step::BecomeClone { clone } => Op::Clone { from: txn.obj(&named(clone)), to: obj },
+            Step::SetCloneInfo { clone, info } => Op::SetAttrs { obj: txn.obj(&named(clone)), attrs: vec![(INFO_ATTR.into(), info)] },
+            Step::RemoveClone { clone } => Op::Remove(txn.obj(&named(clone))),
+            Step::Unshow { clone, snaps } => return snaps::unindex(txn, &named(clone), &snaps),
+        };
+        txn.ops.push(op);
     }
 
     fn encode_split(&self, e: &mut Encoder, payload: &mut BufList) {
@@ -114,6 +140,11 @@ impl Step {
             Step::AllocHint { object_size, write_size, flags } => {
                 e.put(&13u8).put(object_size).put(write_size).put(flags)
             }
+            Step::Clone { clone, info, snaps } => e.put(&14u8).put(clone).put(info).put(snaps),
+            Step::BecomeClone { clone } => e.put(&15u8).put(clone),
+            Step::SetCloneInfo { clone, info } => e.put(&16u8).put(clone).put(info),
+            Step::RemoveClone { clone } => e.put(&17u8).put(clone),
+            Step::Unshow { clone, snaps } => e.put(&18u8).put(clone).put(snaps),
         };
     }
 
@@ -138,6 +169,11 @@ impl Step {
             11 => Step::OmapClear,
             12 => Step::OmapSetHeader { header: d.get()? },
             13 => Step::AllocHint { object_size: d.get()?, write_size: d.get()?, flags: d.get()? },
+            14 => Step::Clone { clone: d.get()?, info: d.get()?, snaps: d.get()? },
+            15 => Step::BecomeClone { clone: d.get()? },
+            16 => Step::SetCloneInfo { clone: d.get()?, info: d.get()? },
+            17 => Step::RemoveClone { clone: d.get()? },
+            18 => Step::Unshow { clone: d.get()?, snaps: d.get()? },
             other => return Err(DecodeError::BadTag { what: "mutation step", tag: other.into() }),
         })
     }
@@ -166,6 +202,11 @@ mod tests {
                 Step::OmapClear,
                 Step::OmapSetHeader { header: "h".into() },
                 Step::AllocHint { object_size: 1, write_size: 2, flags: 3 },
+                Step::Clone { clone: Snap(4), info: "i".into(), snaps: vec![Snap(4), Snap(3)] },
+                Step::BecomeClone { clone: Snap(4) },
+                Step::SetCloneInfo { clone: Snap(4), info: "j".into() },
+                Step::RemoveClone { clone: Snap(4) },
+                Step::Unshow { clone: Snap(4), snaps: vec![Snap(3)] },
             ],
         };
         let (mut e, mut payload) = (Encoder::new(0), BufList::default());

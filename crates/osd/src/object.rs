@@ -6,10 +6,13 @@
 
 use denc::{BString, Decode, Encode};
 use std::collections::BTreeMap;
-use types::{EVersion, EntityAddr, EntityInst, ReqId, Utime};
+use types::{EVersion, EntityAddr, EntityInst, ReqId, Snap, Utime};
 
 /// The attribute that holds the `ObjectInfo`.
 pub const INFO_ATTR: &[u8] = b"_";
+
+/// The attribute of a live object that holds its `SnapSet`, if it ever met a snapshot.
+pub const SNAPSET_ATTR: &[u8] = b"snapset";
 
 /// The stored name of a client's attribute.
 pub fn user_attr(name: &[u8]) -> BString {
@@ -18,7 +21,7 @@ pub fn user_attr(name: &[u8]) -> BString {
 
 /// State of an object that exists.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 1, compat = 1)]
+#[denc(v = 2, compat = 1)]
 pub struct ObjectInfo {
     /// The write that produced this state.
     pub version: EVersion,
@@ -29,7 +32,7 @@ pub struct ObjectInfo {
     pub user_version: u64,
     pub size: u64,
     pub mtime: Utime,
-    /// `ObjectInfo::OMAP`.
+    /// `ObjectInfo::OMAP`, `ObjectInfo::WHITEOUT`.
     pub flags: u32,
     pub truncate_seq: u32,
     pub truncate_size: u64,
@@ -37,15 +40,25 @@ pub struct ObjectInfo {
     pub expected_write_size: u64,
     pub alloc_hint_flags: u32,
     pub watchers: BTreeMap<WatcherKey, WatchInfo>,
+    /// Of a clone: the snapshots that show it, newest first.
+    #[denc(since = 2)]
+    pub snaps: Vec<Snap>,
 }
 
 impl ObjectInfo {
+    /// There is no live object: this only keeps what is known of its clones (`FLAG_WHITEOUT`).
+    pub const WHITEOUT: u32 = 2;
     /// Keys or a header were stored, now or earlier (`FLAG_OMAP`).
     pub const OMAP: u32 = 8;
 
     /// True if the object may have omap keys.
     pub fn has_omap(&self) -> bool {
         self.flags & Self::OMAP != 0
+    }
+
+    /// True if it only stands for clones without a live object.
+    pub fn is_whiteout(&self) -> bool {
+        self.flags & Self::WHITEOUT != 0
     }
 
     /// Where data ends for a reader that knows of a truncation this object has not heard of yet.

@@ -26,7 +26,7 @@ use types::msg::internal_osd::{OsdSessionLost, PeerInfo, PgBody, RepOp, RepOpRep
 use types::msg::mon::MOsdMap;
 use types::msg::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, OpResult, osd_flag};
 use types::msg::{BufList, Message};
-use types::{AddrVec, Epoch, Errno, EntityInst, EntityKind, Mono, Now, OsdId, PgId, ReqId};
+use types::{AddrVec, Epoch, Errno, EntityInst, EntityKind, HObject, Mono, Now, OsdId, PgId, ReqId};
 use uuid::Uuid;
 
 /// Messages that wait for a map, at most; what is beyond is dropped and sent again by whoever sent it.
@@ -163,6 +163,8 @@ impl Osd {
             remote_slots: Reserver::new(commands.max_backfills()),
             scrub: crate::pg::ScrubOptions::new(&commands.config),
             scrubs_active: 0,
+            trim: crate::pg::TrimOptions::new(&commands.config),
+            trimming: Default::default(),
             clog_seq: 0,
             shards_repaired: 0,
             scan_min: 64,
@@ -659,10 +661,8 @@ impl Osd {
             true => ReqId { name: origin.inst, tid, inc: m.reqid.inc },
             false => m.reqid,
         };
-        let mut object = m.hobject();
-        if object.snap == types::Snap::DIR {
-            object.snap = types::Snap::HEAD;
-        }
+        // Whatever snapshot it is about, the live object decides what that shows, and whose turn it is.
+        let object = HObject { snap: types::Snap::HEAD, ..m.hobject() };
         let op = ClientOp {
             id: self.sh.next_op,
             source,
@@ -675,6 +675,7 @@ impl Osd {
             received: now.mono,
             marks: Default::default(),
             waited: false,
+            trims: None,
             share: matches!(source, OpSource::Session(_)).then(|| self.intake.admit(now.mono, &m)),
             msg: Box::new(m),
         };

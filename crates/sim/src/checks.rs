@@ -31,6 +31,11 @@ fn wait_for(cluster: &mut Cluster, good: fn(&Value) -> bool) {
     cluster.model.borrow_mut().fault(format!("PGs {unclean:?} do not become active+clean"));
 }
 
+/// Removed snapshots are trimmed.
+pub fn wait_for_trimming(cluster: &mut Cluster) {
+    wait_for(cluster, |state| is_clean_state(state) && !state.as_str().is_some_and(|s| s.contains("snaptrim")));
+}
+
 /// Where scrubs repair what they find, every PG has time for a scrub, a repair, and a look whether it helped; and nothing may be left.
 pub fn wait_for_scrubs(cluster: &mut Cluster, plan: &Plan) {
     if plan.scrub_s > 0 {
@@ -147,7 +152,8 @@ pub fn check_stores(cluster: &mut Cluster) {
 /// A copy of an object: a sum of each block, attribute and omap row.
 type Sums = BTreeMap<String, u32>;
 
-/// Copies of an object that differ, on whatever disk they are, and those that are not there. It ends every OSD.
+/// Copies of an object that differ, on whatever disk they are, those that are not there, and clones that should have been trimmed. It ends
+/// every OSD.
 pub fn compare_copies(cluster: &mut Cluster, acting: &BTreeMap<String, Vec<usize>>) {
     let mut found: BTreeMap<(String, HObject), BTreeMap<usize, Sums>> = BTreeMap::new();
     for (n, osd) in cluster.osds.clone().into_iter().enumerate() {
@@ -178,6 +184,9 @@ pub fn compare_copies(cluster: &mut Cluster, acting: &BTreeMap<String, Vec<usize
         }
     }
     for ((pg, object), copies) in found {
+        if cluster.model.borrow().trimmed && (object.snap < types::Snap::HEAD && object.pool.0 > 0) {
+            cluster.model.borrow_mut().fault(format!("{object} is left in {pg} though its snapshots are removed"));
+        }
         let (name, mut all) = (&object.name, copies.values());
         let first = all.next();
         if all.any(|c| Some(c) != first) {

@@ -5,6 +5,7 @@ use crate::host::{Boot, HostId};
 use crate::model::Model;
 use crate::program::Program;
 use crate::sim::{Sim, Tunables};
+use crate::snapper;
 use crate::workload::{Workload, read_each, read_everything};
 use crate::world::SimWorld;
 use admin::option::{ConfigValues, Source};
@@ -176,6 +177,12 @@ impl Cluster {
         self.add_program(name, move |seed, handle, clock| work.tasks(&label, seed, &model, &handle, &clock));
     }
 
+    /// Adds and starts a program that takes snapshots of what it writes.
+    pub fn add_snapper(&mut self, name: &str, work: Workload) {
+        let (model, label) = (self.model.clone(), name.to_owned());
+        self.add_program(name, move |seed, handle, clock| snapper::tasks(&work, &label, seed, &model, &handle, &clock));
+    }
+
     /// Adds and starts a program that reads every object and checks it.
     pub fn add_reader(&mut self) {
         let model = self.model.clone();
@@ -240,6 +247,19 @@ impl Cluster {
             let (json, open) = (json.clone(), open.clone());
             vec![Box::pin(async move {
                 command(&handle, &clock, &json, "").await;
+                open.set(open.get() - 1);
+            })]
+        });
+    }
+
+    /// Every snapshot that was ever taken is removed.
+    pub fn remove_snapshots(&mut self) {
+        let (model, open) = (self.model.clone(), self.commands.clone());
+        open.set(open.get() + 1);
+        self.add_program("remover", move |_, handle, clock| {
+            let (model, open) = (model.clone(), open.clone());
+            vec![Box::pin(async move {
+                snapper::remove_all(&handle, &clock, &model).await;
                 open.set(open.get() - 1);
             })]
         });

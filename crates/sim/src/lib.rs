@@ -18,6 +18,7 @@ mod program;
 mod scenario;
 mod shrink;
 mod sim;
+mod snapper;
 mod trial;
 mod workload;
 mod world;

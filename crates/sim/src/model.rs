@@ -77,6 +77,14 @@ pub struct Model {
     given_up: BTreeSet<String>,
     /// Writers that have come to their end.
     ended: BTreeSet<String>,
+    /// What snapshots show: each of objects of its own, absent ones left out.
+    snapshots: BTreeMap<u64, BTreeMap<String, Option<Content>>>,
+    /// Snapshots that were ever taken.
+    taken: BTreeSet<u64>,
+    /// All of them are removed: no clone is to be left.
+    pub trimmed: bool,
+    /// Lives of clients that take snapshots.
+    lives: u64,
     /// Tells what clients do, with the time, to whoever replays a run.
     pub told_at: Option<Arc<AtomicU64>>,
 }
@@ -226,6 +234,55 @@ impl Model {
         {
             // Nobody was told that it is so; but who has seen it must not see it undone.
             object.is_done(|_, content| content == found);
+        }
+    }
+
+    /// A number that no life of any client had.
+    pub fn lives(&mut self) -> u64 {
+        self.lives += 1;
+        self.lives
+    }
+
+    /// A snapshot of objects whose names begin like that was taken; none of them is being written.
+    pub fn snapshot(&mut self, snap: u64, prefix: &str) {
+        self.tell(|| format!("snapshot {snap} of {prefix}*"));
+        let of = self.objects.iter().filter(|(name, _)| name.starts_with(prefix));
+        let shown = of.map(|(name, object)| (name.clone(), object.acked.clone())).collect();
+        self.snapshots.insert(snap, shown);
+        self.taken.insert(snap);
+    }
+
+    /// A snapshot is about to be removed.
+    pub fn forget_snapshot(&mut self, snap: u64) {
+        self.tell(|| format!("removes snapshot {snap}"));
+        self.snapshots.remove(&snap);
+    }
+
+    /// Snapshots that were ever taken.
+    pub fn taken(&self) -> Vec<u64> {
+        self.taken.iter().copied().collect()
+    }
+
+    /// What a snapshot shows of an object.
+    pub fn at(&self, name: &str, snap: u64) -> Option<Content> {
+        self.snapshots.get(&snap)?.get(name)?.clone()
+    }
+
+    /// Every snapshot with every object it was taken of, present or not.
+    pub fn snapshots(&self) -> Vec<(u64, String)> {
+        self.snapshots.iter().flat_map(|(snap, of)| of.keys().map(|name| (*snap, name.clone()))).collect()
+    }
+
+    /// A read at a snapshot returned `found`.
+    pub fn check_at(&mut self, name: &str, snap: u64, found: Option<&Content>) {
+        self.reads += 1;
+        let shown = self.at(name, snap);
+        self.tell(|| format!("read {name} at {snap}: {:?}", told(found)));
+        if shown.as_ref() != found && self.snapshots.contains_key(&snap) {
+            let none = Content::default();
+            let (expected, got) = (shown.as_ref().unwrap_or(&none), found.unwrap_or(&none));
+            let what = difference(&expected.data, &got.data).unwrap_or_default();
+            self.fault(format!("{name} at snapshot {snap} is {:?}, was {:?} {what}", told(found), told(shown.as_ref())));
         }
     }
 

@@ -133,6 +133,8 @@ pub struct Scenario {
     pub writers: usize,
     /// Programs that race for objects.
     pub sharers: usize,
+    /// Programs that take snapshots of objects of their own.
+    pub snappers: usize,
     /// More breaks than redundancy promises to survive: whatever is answered still has to be right.
     pub beyond: bool,
     pub faults: Vec<Planned>,
@@ -165,7 +167,8 @@ impl Scenario {
         let work = Workload { pool: POOL.into(), tasks: 3, objects_per_task, ops_per_task: 1000, bytes_max, pause_ms_max, full_try: fills };
         let (writers, sharers) = (2, if fills { 0 } else { 2 });
         let faults = faults(rng, &plan, writers + sharers, beyond);
-        Scenario { seed, plan, tunables, work, writers, sharers, beyond, faults }
+        let snappers = usize::from(!beyond && !fills && apart.random_ratio(2, 3));
+        Scenario { seed, plan, tunables, work, writers, sharers, snappers, beyond, faults }
     }
 
     /// Name of a host by the number that faults have for it.

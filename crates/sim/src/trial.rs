@@ -151,14 +151,17 @@ impl Trial {
         for n in 0..self.scenario.writers {
             self.cluster.add_workload(&format!("writer-{n}"), self.scenario.work.clone());
         }
+        for n in 0..self.scenario.snappers {
+            self.cluster.add_snapper(&format!("snapper-{n}"), self.scenario.work.clone());
+        }
         let tasks = 2;
         for n in 0..self.scenario.sharers {
             self.cluster.add_sharer(n, tasks, &self.history);
         }
-        let clients = self.scenario.writers + self.scenario.sharers;
+        let clients = self.scenario.writers + self.scenario.snappers + self.scenario.sharers;
         let programs = &self.cluster.programs;
         self.clients = programs[programs.len() - clients..].to_vec();
-        1 + self.scenario.writers * self.scenario.work.tasks + self.scenario.sharers * (tasks + 1)
+        1 + (self.scenario.writers + self.scenario.snappers) * self.scenario.work.tasks + self.scenario.sharers * (tasks + 1)
     }
 
     fn fault(&mut self, what: &str) {
@@ -553,6 +556,12 @@ impl Trial {
         if self.tell && !self.cluster.model.borrow().faults.is_empty() {
             // Before everybody is started anew.
             checks::examine(&mut self.cluster);
+        }
+        if self.scenario.snappers > 0 && self.scenario.seed.is_multiple_of(2) {
+            self.cluster.remove_snapshots();
+            self.cluster.await_commands();
+            self.advance(10 * SECOND);
+            checks::wait_for_trimming(&mut self.cluster);
         }
         let acting = checks::acting(&mut self.cluster);
         checks::check_stores(&mut self.cluster);

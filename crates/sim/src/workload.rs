@@ -2,6 +2,7 @@
 
 use crate::program::{self, Clock};
 use crate::model::{Content, Model};
+use crate::snapper;
 use bytes::Bytes;
 use client::{Handle, IoCtx, Omap};
 use denc::BString;
@@ -12,7 +13,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
-use types::Errno;
+use types::{Errno, Snap};
 use types::msg::{Op, OsdOp};
 
 /// How much a client does.
@@ -31,7 +32,7 @@ pub struct Workload {
     pub full_try: bool,
 }
 
-type Task = Pin<Box<dyn Future<Output = ()>>>;
+pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
 
 impl Workload {
     /// The tasks of the program called `name`.
@@ -39,13 +40,7 @@ impl Workload {
         model.borrow_mut().abandon(&format!("{name}."));
         (0..self.tasks)
             .map(|n| {
-                let writer = Writer {
-                    work: self.clone(),
-                    name: format!("{name}.{n}"),
-                    rng: ChaCha8Rng::seed_from_u64(seed ^ (n as u64 + 1)),
-                    model: model.clone(),
-                    clock: clock.clone(),
-                };
+                let writer = Writer::new(self.clone(), format!("{name}.{n}"), seed ^ (n as u64 + 1), model, clock);
                 let handle = handle.clone();
                 Box::pin(writer.run(handle)) as Task
             })
@@ -53,15 +48,20 @@ impl Workload {
     }
 }
 
-struct Writer {
-    work: Workload,
-    name: String,
+/// One who writes objects of his own.
+pub(crate) struct Writer {
+    pub work: Workload,
+    pub name: String,
     rng: ChaCha8Rng,
     model: Rc<RefCell<Model>>,
     clock: Clock,
 }
 
 impl Writer {
+    pub fn new(work: Workload, name: String, seed: u64, model: &Rc<RefCell<Model>>, clock: &Clock) -> Self {
+        Writer { work, name, rng: ChaCha8Rng::seed_from_u64(seed), model: model.clone(), clock: clock.clone() }
+    }
+
     async fn run(mut self, handle: Handle) {
         let pool = self.pool(&handle).await;
         for _ in 0..self.work.ops_per_task {
@@ -80,7 +80,7 @@ impl Writer {
     }
 
     /// Waits for the pool to be there.
-    async fn pool(&self, handle: &Handle) -> IoCtx {
+    pub async fn pool(&self, handle: &Handle) -> IoCtx {
         loop {
             if handle.connect().await.is_ok()
                 && let Ok(pool) = handle.pool(&self.work.pool).await
@@ -91,7 +91,7 @@ impl Writer {
         }
     }
 
-    async fn step(&mut self, pool: &IoCtx, object: &str) {
+    pub async fn step(&mut self, pool: &IoCtx, object: &str) {
         if self.model.borrow().is_given_up(object) {
             return self.read(pool, object).await;
         }
@@ -123,7 +123,7 @@ impl Writer {
         data.into()
     }
 
-    fn begin(&self, object: &str, content: Option<Content>) -> u64 {
+    pub fn begin(&self, object: &str, content: Option<Content>) -> u64 {
         self.model.borrow_mut().begin(object, content)
     }
 
@@ -262,7 +262,7 @@ impl Writer {
         self.wrote(object, write, "remove", result);
     }
 
-    fn wrote(&self, object: &str, write: u64, what: &str, result: Result<(), Errno>) {
+    pub fn wrote(&self, object: &str, write: u64, what: &str, result: Result<(), Errno>) {
         let mut model = self.model.borrow_mut();
         model.tell(|| format!("{what} {object}: {}", result.map_or_else(|e| e.to_string(), |()| "acknowledged".into())));
         match result {
@@ -288,7 +288,7 @@ async fn read_and_check(pool: &IoCtx, object: &str, model: &Rc<RefCell<Model>>) 
 }
 
 /// Data, xattrs and omap in one request: as they are at one moment.
-async fn read_all(pool: &IoCtx, object: &str) -> Result<Content, Errno> {
+pub(crate) async fn read_all(pool: &IoCtx, object: &str) -> Result<Content, Errno> {
     let omap = denc::to_bytes(&(BString::default(), 1_000_000u64, BString::default()), 0);
     let ops = vec![OsdOp::read(0, 0), Op::GetXattrs.into(), OsdOp::with(Op::OmapGetVals, omap)];
     let reply = pool.read_ops(object.as_bytes(), ops, 0).await?;
@@ -335,6 +335,10 @@ pub fn read_everything(pool: String, model: Rc<RefCell<Model>>, handle: Handle, 
         let names = model.borrow().names();
         for name in names {
             read_and_check(&io, &name, &model).await;
+        }
+        let snapshots = model.borrow().snapshots();
+        for (snap, name) in snapshots {
+            snapper::read_at(&io, &name, Snap(snap), &model).await;
         }
         model.borrow_mut().finished += 1;
     })

@@ -55,6 +55,7 @@ errnos! {
     EBADMSG 74 "Bad message";
     EOVERFLOW 75 "Value too large for defined data type";
     EILSEQ 84 "Invalid or incomplete multibyte or wide character";
+    EOLDSNAPC 85 "Interrupted system call should be restarted";
     EOPNOTSUPP 95 "Operation not supported";
     EADDRINUSE 98 "Address already in use";
     EISCONN 106 "Transport endpoint is already connected";

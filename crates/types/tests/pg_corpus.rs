@@ -47,4 +47,5 @@ fn pg_and_usage_types_keep_stock_bytes() {
     judge::<PgLogDup>("pg_log_dup_t", 2);
     judge::<LogEntry>("LogEntry", 5);
     judge::<Redirect>("request_redirect_t", 1);
+    judge::<SnapSet>("SnapSet", 3);
 }

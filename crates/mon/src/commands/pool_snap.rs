@@ -1,6 +1,6 @@
 //! Snapshots of pools: the operator's, and the numbers clients take for their own.
 //!
-//! Only the map's side is built: numbers are given and recorded. OSDs do not make clones yet.
+//! Numbers are given once. What is removed is queued in the map until OSDs have trimmed what it left.
 
 use super::{Ctx, Entry, entry};
 use crate::cmd::Cmd;

@@ -550,7 +550,27 @@ fn digest(lab: &Lab) -> MgrDigest {
         progress: Vec::new(),
         services: Default::default(),
         pgs_by_osd: Some(Default::default()),
+        purged_snaps: Default::default(),
     }
+}
+
+#[test]
+fn removed_snapshots_leave_the_map_when_the_manager_says_that_nothing_is_left_of_them() {
+    let mut lab = three();
+    lab.ok(json!({"prefix": "osd pool create", "pool": "p"}));
+    for snap in ["a", "b", "c"] {
+        lab.ok(json!({"prefix": "osd pool mksnap", "pool": "p", "snap": snap}));
+        lab.ok(json!({"prefix": "osd pool rmsnap", "pool": "p", "snap": snap}));
+    }
+    let queue = |lab: &mut Lab| lab.json(json!({"prefix": "osd dump"}))["removed_snaps_queue"].clone();
+    assert_eq!(queue(&mut lab), json!([{"pool": 1, "snaps": [{"begin": 1, "length": 3}]}]));
+    let mgr = manager(&mut lab);
+    let digest = digest(&lab);
+    // Also of one that nobody has removed.
+    let purged_snaps = [(types::PoolId(1), types::map::SnapIntervals([(2, 7)].into()))].into();
+    lab.say(mgr, MgrDigest { purged_snaps, ..digest });
+    lab.pass(Duration::from_secs(2));
+    assert_eq!(queue(&mut lab), json!([{"pool": 1, "snaps": [{"begin": 1, "length": 1}]}]));
 }
 
 #[test]

@@ -144,11 +144,10 @@ impl Endpoint {
         s.dirty = false;
         if s.phase == Phase::Ready
             && let Some(conn) = self.conns.get_mut(&s.conn).filter(|c| c.owes_ack())
+            && let Err(why) = s.tx.control(Tag::Ack, &conn.acknowledge().to_le_bytes())
         {
-            if let Err(why) = s.tx.control(Tag::Ack, &conn.acknowledge().to_le_bytes()) {
-                self.fault(sock, why);
-                return Vec::new();
-            }
+            self.fault(sock, why);
+            return Vec::new();
         }
         s.tx.take()
     }

@@ -15,6 +15,8 @@ use types::msg::BufList;
 use types::msg::osd_op::{CopyFrom, OsdOp};
 use types::{Errno, ObjectLocator, ReqId, Snap, Utime};
 
+/// `CEPH_OSD_COPY_FROM_FLAG_MAP_SNAP_CLONE`.
+const FLAG_MAP_SNAP_CLONE: u8 = 8;
 /// `CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`: the truncation of the copy comes with the request.
 const FLAG_TRUNCATE_SEQ: u8 = 32;
 const FLAGS_KNOWN: u8 = 63;
@@ -27,6 +29,8 @@ pub struct CopySource {
     pub name: BString,
     pub locator: ObjectLocator,
     pub snap: Snap,
+    /// `snap` is the name of a clone.
+    pub names_clone: bool,
     /// The user version it must have; 0 is any.
     pub version: u64,
 }
@@ -186,10 +190,15 @@ impl Exec<'_> {
         };
         let obj = self.env.obj;
         if locator.pool == obj.pool && name == obj.name && locator.nspace == obj.nspace && locator.key == obj.key {
-            return Err(Errno::EINVAL.into());
+            // Its own clone is in the same queue, behind this very operation.
+            let own_clone = c.snap != Snap::HEAD && c.snap != Snap(0);
+            return Err(if own_clone { Errno::EOPNOTSUPP } else { Errno::EINVAL }.into());
         }
         let copy = match &self.env.fetched.copy {
-            None => return Err(Halt::Copy(CopySource { name, locator, snap: c.snap, version: c.src_version })),
+            None => {
+                let names_clone = c.flags & FLAG_MAP_SNAP_CLONE != 0;
+                return Err(Halt::Copy(CopySource { name, locator, snap: c.snap, names_clone, version: c.src_version }));
+            }
             Some(copy) => copy.clone()?,
         };
         self.become_copy(copy, truncation);

@@ -5,6 +5,7 @@ use crate::cls::{self, Call, Origin};
 use crate::disk::Disk;
 use crate::mutation::{Mutation, Step};
 use crate::object::ObjectInfo;
+use crate::snaps::Snaps;
 use rand::Rng;
 use rand_chacha::ChaCha8Rng;
 use store::ReadData;
@@ -25,6 +26,8 @@ pub struct Env<'a> {
     pub fetched: &'a Fetched,
     /// What the next notify of this OSD will be called.
     pub notify_id: u64,
+    /// What is known of the object's clones.
+    pub snaps: &'a Snaps,
     /// True if the sender's session carries the watch with this cookie.
     pub watch_connected: &'a dyn Fn(u64) -> bool,
 }
@@ -116,6 +119,7 @@ impl<'a> Exec<'a> {
             Op::TrimTrunc(e) => self.op_truncate(types::msg::osd_op::Extent { offset: e.truncate_size, ..e }),
             Op::Create => self.op_create(op),
             Op::Delete => self.delete(),
+            Op::Rollback(snap) => self.op_rollback(snap),
             Op::SetAllocHint(h) => self.op_alloc_hint(h),
             Op::CopyFrom(c) => self.op_copy_from(op, c, false),
             Op::CopyFrom2(c) => self.op_copy_from(op, c, true),
@@ -127,7 +131,7 @@ impl<'a> Exec<'a> {
             Op::ListWatchers => self.op_list_watchers(out),
 
             Op::Call(c) => return self.op_call(op, c, out),
-            // Snapshots, cache tiers, tmaps and deduplication are not served.
+            // Cache tiers, tmaps and deduplication are not served.
             _ => Err(Errno::EOPNOTSUPP.into()),
         };
         done.map(|()| 0)

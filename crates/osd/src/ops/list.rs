@@ -3,6 +3,7 @@
 //! Upstream: PrimaryLogPG::do_pg_op; pg_nls_response_t, pg_ls_response_t (src/osd/osd_types.h).
 
 use crate::disk::Disk;
+use crate::object::{INFO_ATTR, ObjectInfo};
 use denc::{BString, Bytes, Decoder, Encoder};
 use std::collections::BTreeMap;
 use types::msg::osd::MOsdOp;
@@ -50,6 +51,12 @@ pub fn is_filtered(ops: &[OsdOp]) -> bool {
     ops.iter().any(|o| matches!(o.op, Op::PgnlsFilter(_) | Op::PglsFilter(_)))
 }
 
+/// True for a live object: not for a clone, nor for what only says that clones have none. (Stock shows the latter.)
+fn is_live(disk: &mut dyn Disk, coll: ShardPgId, pool_has_snaps: bool, o: &HObject) -> bool {
+    let is_whiteout = |raw: Bytes| denc::from_bytes::<ObjectInfo>(&raw).is_ok_and(|info| info.is_whiteout());
+    o.snap == Snap::HEAD && !(pool_has_snaps && disk.getattr(coll, o, INFO_ATTR).is_ok_and(is_whiteout))
+}
+
 /// One operation of a listing message: its output and result, 1 at the end of the PG. Objects that are missing here
 /// exist, too.
 pub fn list_page(
@@ -59,6 +66,7 @@ pub fn list_page(
     bits: u32,
     m: &MOsdOp,
     op: &OsdOp,
+    pool_has_snaps: bool,
 ) -> Result<(i32, Bytes), Errno> {
     let (count, named, filtered) = match op.op {
         Op::Pgnls(p) => (p.count, true, false),
@@ -80,7 +88,7 @@ pub fn list_page(
     }
     let all = named && m.locator.nspace == ALL_NAMESPACES;
     let wanted = |o: &HObject| {
-        o.snap == Snap::HEAD && o.nspace != HIT_SET_NAMESPACE && (all || o.nspace == m.locator.nspace)
+        o.nspace != HIT_SET_NAMESPACE && (all || o.nspace == m.locator.nspace)
     };
     let mut at = if cursor < start { start } else { cursor };
     let mut entries = Vec::new();
@@ -88,7 +96,7 @@ pub fn list_page(
     while at < end && entries.len() < limit {
         let (objects, next) = page(disk, coll, missing, (&at, &end), limit - entries.len())?;
         for o in objects.into_iter().filter(wanted) {
-            if filter.as_ref().is_none_or(|f| f.accepts(disk, coll, &o)) {
+            if is_live(disk, coll, pool_has_snaps, &o) && filter.as_ref().is_none_or(|f| f.accepts(disk, coll, &o)) {
                 entries.push(ListEntry { nspace: o.nspace, name: o.name, locator: o.key });
             }
         }

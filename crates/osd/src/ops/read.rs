@@ -79,16 +79,29 @@ impl Exec<'_> {
         Ok(())
     }
 
-    /// The live object alone, as `obj_list_snap_response_t`.
+    /// The clones and the live object, as `obj_list_snap_response_t`.
     pub(super) fn op_list_snaps(&mut self, out: &mut Output) -> Result<(), Halt> {
-        self.must_exist()?;
+        let set = &self.env.snaps.set;
+        if set.clones.is_empty() {
+            self.must_exist()?;
+        }
         let mut e = Encoder::new(0);
         e.envelope(2, 1, |e| {
-            e.count(1);
-            e.envelope(1, 1, |e| {
-                e.put(&Snap::HEAD).count(0).count(0).put(&self.info.size);
-            });
-            e.put(&Snap(0));
+            e.count(set.clones.len() + usize::from(self.exists));
+            for clone in &set.clones {
+                let snaps: Vec<Snap> = set.snaps_of(*clone).iter().rev().copied().collect();
+                let overlap: Vec<(u64, u64)> = set.clone_overlap.get(clone).into_iter().flat_map(|o| &o.0).map(|(o, l)| (*o, *l)).collect();
+                let size = set.clone_size.get(clone).copied().unwrap_or(0);
+                e.envelope(1, 1, |e| {
+                    e.put(clone).put(&snaps).put(&overlap).put(&size);
+                });
+            }
+            if self.exists {
+                e.envelope(1, 1, |e| {
+                    e.put(&Snap::HEAD).count(0).count(0).put(&self.info.size);
+                });
+            }
+            e.put(&set.seq);
         });
         out.data = e.finish().into();
         Ok(())

@@ -4,6 +4,7 @@ use super::*;
 use crate::cls::Origin;
 use crate::mutation::Step;
 use crate::object::{INFO_ATTR, WatcherKey};
+use crate::snaps::Snaps;
 use bytes::Bytes;
 use denc::{BString, Encoder};
 use rand::SeedableRng;
@@ -27,6 +28,7 @@ struct Bench {
     client: i64,
     watch: Vec<WatchAction>,
     connected: bool,
+    snaps: Snaps,
 }
 
 const COLL: ShardPgId = ShardPgId { pg: PgId { pool: PoolId(1), seed: 0 }, shard: -1 };
@@ -40,7 +42,7 @@ impl Bench {
         let now = Now { mono: Mono(1), wall: Utime { sec: 1000, nsec: 0 } };
         let rng = ChaCha8Rng::seed_from_u64(1);
         let limits = Limits { object_size_max: 1 << 20, ..Limits::default() };
-        let mut b = Bench { disk, store, obj, limits, rng, version: 0, now, client: 7, watch: vec![], connected: true };
+        let mut b = Bench { disk, store, obj, limits, rng, version: 0, now, client: 7, watch: vec![], connected: true, snaps: Snaps::default() };
         let mut txn = Transaction::new(COLL);
         txn.create_coll(0);
         b.commit(txn);
@@ -90,6 +92,7 @@ impl Bench {
                 rng: &mut self.rng,
                 fetched: &fetched,
                 notify_id: 99,
+                snaps: &self.snaps,
                 watch_connected: &|_| connected,
             };
             match execute(env, ops, stored, returnvec) {
@@ -272,7 +275,7 @@ fn an_operation_that_may_fail_does_not_fail_the_message() {
 #[test]
 fn what_is_not_served_says_so() {
     let mut b = written(b"x");
-    for op in [Op::Rollback(Snap(1)), Op::CachePin, Op::TmapGet, Op::SetRedirect(CopyFrom::default())] {
+    for op in [Op::CachePin, Op::TmapGet, Op::SetRedirect(CopyFrom::default())] {
         assert_eq!(b.result(&[op.into()]), -95, "{op:?}");
     }
 }
@@ -594,6 +597,43 @@ fn copy_get_gives_an_object_in_parts_that_add_up() {
     assert_eq!(whole.data.contiguous(), "0123456789");
     assert_eq!(whole.attrs.len(), 1);
     assert_eq!(whole.omap, [(BString::from("k"), Bytes::from("v"))]);
+}
+
+#[test]
+fn clones_are_listed_before_the_live_object_with_what_shows_them_and_what_they_share() {
+    let mut b = written(b"0123456789");
+    let set = &mut b.snaps.set;
+    (set.seq, set.clones) = (Snap(6), vec![Snap(4)]);
+    set.clone_size = [(Snap(4), 7)].into();
+    set.clone_snaps = [(Snap(4), vec![Snap(4), Snap(3)])].into();
+    set.clone_overlap = [(Snap(4), map::SnapIntervals([(2, 3)].into()))].into();
+    let clone = (Snap(4), vec![Snap(3), Snap(4)], vec![(2u64, 3u64)], 7u64);
+    let live = (Snap::HEAD, Vec::<Snap>::new(), Vec::<(u64, u64)>::new(), 10u64);
+    let mut expected = Encoder::new(0);
+    expected.envelope(2, 1, |e| {
+        e.count(2);
+        for c in [clone, live] {
+            e.envelope(1, 1, |e| {
+                e.put(&c);
+            });
+        }
+        e.put(&Snap(6));
+    });
+    assert_eq!(b.out(Op::ListSnaps.into()), expected.finish().to_vec());
+}
+
+#[test]
+fn what_a_snapshot_does_not_show_is_rolled_back_to_nothing_unless_it_is_watched() {
+    let mut b = written(b"x");
+    b.snaps.set.seq = Snap(6);
+    let watch = Watch { op: Watch::WATCH, cookie: 1, ..Watch::default() };
+    assert_eq!(b.result(&[Op::Watch(watch).into()]), 0);
+    assert_eq!(b.result(&[Op::Rollback(Snap(5)).into()]), -16);
+    assert_eq!(b.result(&[Op::Watch(Watch { op: Watch::UNWATCH, ..watch }).into()]), 0);
+    assert_eq!(b.result(&[Op::Rollback(Snap(7)).into()]), 0);
+    assert_eq!(b.content(), b"x", "nothing was written since that one");
+    assert_eq!(b.result(&[Op::Rollback(Snap(5)).into()]), 0);
+    assert_eq!(b.info(), None);
 }
 
 #[test]

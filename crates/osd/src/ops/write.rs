@@ -3,9 +3,10 @@
 use super::Halt;
 use super::exec::Exec;
 use crate::mutation::Step;
-use crate::object::ObjectInfo;
+use crate::object::{INFO_ATTR, ObjectInfo};
 use denc::BString;
-use types::Errno;
+use types::pg::SeenAt;
+use types::{Errno, HObject, Snap};
 use types::msg::BufList;
 use types::msg::osd_op::{AllocHint, Extent, OsdOp, WriteSame, op_flag};
 
@@ -150,6 +151,42 @@ impl Exec<'_> {
         self.exists = false;
         self.stored_size = None;
         self.info = ObjectInfo { user_version: self.info.user_version, ..ObjectInfo::default() };
+        Ok(())
+    }
+
+    /// The object becomes what it was at a snapshot. One that was not there then goes, unless it is watched.
+    pub(super) fn op_rollback(&mut self, snap: Snap) -> Result<(), Halt> {
+        match self.env.snaps.seen_at(snap) {
+            SeenAt::Nothing if !self.info.watchers.is_empty() => Err(Errno::EBUSY.into()),
+            SeenAt::Nothing if self.exists => self.delete(),
+            SeenAt::Head if self.exists => {
+                // Nothing was written since; yet it is a write, before which a newer snapshot is kept.
+                self.mutation.push(Step::Touch);
+                Ok(())
+            }
+            SeenAt::Nothing | SeenAt::Head => Ok(()),
+            SeenAt::Clone(clone) => self.become_clone(clone),
+        }
+    }
+
+    fn become_clone(&mut self, clone: Snap) -> Result<(), Halt> {
+        let object = HObject { snap: clone, ..self.env.obj.clone() };
+        let raw = self.env.disk.getattr(self.env.coll, &object, INFO_ATTR)?;
+        let of: ObjectInfo = denc::from_bytes(&raw).map_err(|_| Errno::EIO)?;
+        self.mutation.push(Step::BecomeClone { clone });
+        if !self.exists {
+            self.info = ObjectInfo { user_version: self.info.user_version, ..ObjectInfo::default() };
+            self.exists = true;
+        }
+        self.stored_size = None;
+        self.info = ObjectInfo {
+            size: of.size,
+            flags: of.flags & ObjectInfo::OMAP,
+            expected_object_size: of.expected_object_size,
+            expected_write_size: of.expected_write_size,
+            alloc_hint_flags: of.alloc_hint_flags,
+            ..std::mem::take(&mut self.info)
+        };
         Ok(())
     }
 

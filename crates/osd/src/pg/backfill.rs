@@ -18,9 +18,10 @@
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, Effect};
 use crate::ops::pg_range;
+use crate::snaps::are_of_one;
 use std::collections::{BTreeMap, BTreeSet};
 use types::msg::internal_osd::{PgBody, Round};
-use types::{EVersion, HObject, OsdId};
+use types::{EVersion, HObject, OsdId, Snap};
 
 /// A copy that is being filled.
 #[derive(Debug)]
@@ -89,9 +90,23 @@ fn old_or_too_many(wanted: Vec<(HObject, EVersion)>, held: Vec<(HObject, EVersio
 }
 
 impl Pg {
-    /// Objects of a range as the store lists them, and where the page ends.
-    fn list(&self, cx: &mut Cx<'_>, begin: &HObject, end: &HObject, limit: usize) -> (Vec<HObject>, HObject) {
-        cx.disk.list(self.coll, begin, end, limit).unwrap_or_else(|e| {
+    /// Objects of a range as the store lists them, and where the page ends: not between an object and its clones, so that whatever
+    /// goes by pages has all or nothing of an object behind it.
+    pub(super) fn list(&self, cx: &mut Cx<'_>, begin: &HObject, end: &HObject, limit: usize) -> (Vec<HObject>, HObject) {
+        let page = cx.disk.list(self.coll, begin, end, limit).and_then(|(mut objects, next)| {
+            let cut = next < *end && objects.last().is_some_and(|last| are_of_one(last, &next));
+            if !cut {
+                return Ok((objects, next));
+            }
+            let whole = objects.partition_point(|o| !are_of_one(o, &next));
+            if whole > 0 {
+                objects.truncate(whole);
+                return Ok((objects, HObject { snap: Snap(0), ..next }));
+            }
+            let past = HObject { snap: Snap::DIR, ..next };
+            cx.disk.list(self.coll, begin, &past, usize::MAX).map(|(objects, _)| (objects, past.min(end.clone())))
+        });
+        page.unwrap_or_else(|e| {
             // Its metadata is gone: nothing it could say of this copy is worth hearing.
             cx.fx.push(Effect::Stop { why: format!("the objects of {} cannot be listed: {e}", self.id) });
             (Vec::new(), begin.clone())

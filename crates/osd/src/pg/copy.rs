@@ -30,9 +30,6 @@ impl Pg {
         let id = op.id;
         cx.sh.perf.copy_from();
         self.park(op);
-        if source.snap != Snap::HEAD && source.snap != Snap(0) {
-            return self.end_copy(cx, id, Err(Errno::EOPNOTSUPP));
-        }
         self.ask_copy(cx, Fetch { op: id, source, so_far: None });
     }
 
@@ -119,14 +116,14 @@ fn question(
         pgid: ShardPgId::whole(pg),
         hash,
         epoch: map.epoch,
-        flags: osd_flag::READ | osd_flag::ONDISK,
+        flags: osd_flag::READ | osd_flag::ONDISK | if source.names_clone { osd_flag::MAP_SNAP_CLONE } else { 0 },
         reqid: ReqId { name, tid, inc: 0 },
         client_inc: 0,
         mtime: Utime::ZERO,
         locator: source.locator.clone(),
         oid: source.name.clone(),
         ops: vec![OsdOp::with(Op::CopyGet(PART_BYTES), input.finish())],
-        snap: Snap::HEAD,
+        snap: if source.snap == Snap(0) { Snap::HEAD } else { source.snap },
         snap_seq: Snap(0),
         snaps: Vec::new(),
         retry: -1,

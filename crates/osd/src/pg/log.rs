@@ -21,11 +21,24 @@ pub(crate) const ROW: u8 = store::LOG_ROW;
 
 /// An entry as it is stored.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[denc(v = 2, compat = 2)]
+#[denc(v = 3, compat = 2)]
 pub(crate) struct LogRow {
     pub entry: PgLogEntry,
+    /// The PG's totals after the write: objects, bytes.
+    sums: (i64, i64),
+    #[denc(since = 3)]
+    clones: i64,
+}
+
+impl LogRow {
+    pub fn new(entry: PgLogEntry, totals: PgTotals) -> Self {
+        LogRow { entry, sums: (totals.objects, totals.bytes), clones: totals.clones }
+    }
+
     /// The PG's totals after the write.
-    pub totals: PgTotals,
+    pub fn totals(&self) -> PgTotals {
+        PgTotals { objects: self.sums.0, bytes: self.sums.1, clones: self.clones }
+    }
 }
 
 /// A row's key: rows sort by version.
@@ -104,7 +117,7 @@ impl PgLog {
 
     /// Appends the next entry. Panics if it is not newer than the head: a log that goes back is a bug of ours.
     pub fn push(&mut self, entry: PgLogEntry) {
-        let row = LogRow { entry, totals: PgTotals::default() };
+        let row = LogRow::new(entry, PgTotals::default());
         self.push_row(&row.entry, &denc::to_bytes(&row, 0));
     }
 

@@ -94,7 +94,7 @@ impl Pg {
     fn append(&mut self, txn: &mut Transaction, entries: Vec<PgLogEntry>, totals: PgTotals) {
         let tail = self.log.tail;
         for entry in entries.into_iter().filter(|e| e.version > tail) {
-            let row = LogRow { entry, totals };
+            let row = LogRow::new(entry, totals);
             let bytes = denc::to_bytes(&row, 0);
             self.log.push_row(&row.entry, &bytes);
             txn.coll_set(row_key(row.entry.version.version), bytes);

@@ -177,7 +177,10 @@ impl Pg {
     /// What is known of a PG that becomes part of this one.
     fn take_over(&mut self, source: &Pg) {
         let t = &mut self.totals;
-        *t = PgTotals { objects: t.objects + source.totals.objects, bytes: t.bytes + source.totals.bytes };
+        let from = &source.totals;
+        *t = PgTotals { objects: t.objects + from.objects, bytes: t.bytes + from.bytes, clones: t.clones + from.clones };
+        // Rows that say which clones a snapshot shows went with the collection.
+        self.trims.unindexed |= source.trims.unindexed || from.objects > 0;
         self.last_user_version = self.last_user_version.max(source.last_user_version);
         self.last_epoch_started = self.last_epoch_started.max(source.last_epoch_started);
         let (h, theirs) = (&mut self.history, &source.history);

@@ -1,5 +1,5 @@
 //! A PG's rows in its collection: `i`, what it is; `l…`, its log; `d…`, requests it remembers beyond the log; `m…`, what it
-//! misses.
+//! misses; `s…`, which clones a snapshot shows.
 
 use super::interval::{Interval, Mapping, Walk};
 use super::log::{self, LogRow};
@@ -22,15 +22,15 @@ const PAGE: usize = 1000;
 
 /// The row `i`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[denc(v = 4, compat = 1)]
+#[denc(v = 5, compat = 1)]
 struct Meta {
     last_epoch_started: Epoch,
     history: PeerHistory,
     /// No backfill is under way.
     complete: bool,
     log_tail: EVersion,
-    /// Valid while the log is empty; its rows carry newer ones.
-    totals: PgTotals,
+    /// Objects and bytes: valid while the log is empty; its rows carry newer ones.
+    sums: (i64, i64),
     last_user_version: u64,
     created: Epoch,
     since: Epoch,
@@ -55,6 +55,12 @@ struct Meta {
     first: Epoch,
     #[denc(since = 4)]
     cut: bool,
+    /// Clones among the objects; valid while the log is empty.
+    #[denc(since = 5)]
+    clones: i64,
+    /// The index of snapshots lacks objects that came from other PGs.
+    #[denc(since = 5)]
+    unindexed: bool,
 }
 
 /// The key of an object's row among the missing.
@@ -81,7 +87,7 @@ impl Pg {
             history: self.history,
             complete: self.is_complete(),
             log_tail: self.log.tail,
-            totals: self.totals,
+            sums: (self.totals.objects, self.totals.bytes),
             last_user_version: self.last_user_version,
             created: self.walk.created,
             since: self.walk.since,
@@ -98,6 +104,8 @@ impl Pg {
             premerge: m.premerge,
             first: self.walk.first,
             cut: self.walk.cut,
+            clones: self.totals.clones,
+            unindexed: self.trims.unindexed,
         };
         txn.coll_set(META_ROW, denc::to_bytes(&meta, 0));
     }
@@ -123,7 +131,8 @@ impl Pg {
             true => (HObject::max(), 0),
             false => (meta.last_backfill.clone(), meta.backfilled),
         };
-        pg.totals = meta.totals;
+        pg.totals = PgTotals { objects: meta.sums.0, bytes: meta.sums.1, clones: meta.clones };
+        pg.trims.unindexed = meta.unindexed;
         pg.last_user_version = meta.last_user_version;
         pg.log.reset(meta.log_tail);
         pg.load_dups(disk)?;
@@ -138,7 +147,7 @@ impl Pg {
             // Rows up to the tail are trimmed, even if their deletion was lost.
             if row.entry.version > self.log.head() {
                 self.last_user_version = self.last_user_version.max(row.entry.user_version);
-                self.totals = row.totals;
+                self.totals = row.totals();
                 self.log.push_row(&row.entry, &value);
             }
             Ok(())
@@ -229,7 +238,7 @@ impl Pg {
     pub(super) fn put_log(&self, txn: &mut Transaction) {
         let row = |entry: PgLogEntry| {
             let key = log::row_key(entry.version.version);
-            (key, denc::to_bytes(&LogRow { entry, totals: self.totals }, 0))
+            (key, denc::to_bytes(&LogRow::new(entry, self.totals), 0))
         };
         txn.ops.push(Op::CollSet { pairs: self.log.iter().map(row).collect() });
     }
@@ -237,7 +246,7 @@ impl Pg {
     /// Writes totals down that no write brought: those in the last row of the log count.
     pub(super) fn put_totals(&self, txn: &mut Transaction) {
         if let Some(entry) = self.log.iter().next_back() {
-            txn.coll_set(log::row_key(entry.version.version), denc::to_bytes(&LogRow { entry, totals: self.totals }, 0));
+            txn.coll_set(log::row_key(entry.version.version), denc::to_bytes(&LogRow::new(entry, self.totals), 0));
         }
     }
 

@@ -33,8 +33,10 @@ mod repop;
 mod reset;
 mod scrub;
 mod slots;
+mod snaps;
 mod split;
 mod stats;
+mod trim;
 mod watch;
 
 pub(crate) use backoff::Backoffs;
@@ -48,6 +50,7 @@ pub(crate) use scrub::{ScrubOptions, Wanted};
 pub(crate) use slots::tell_slots;
 pub(crate) use split::advance_all;
 pub(crate) use stats::PgFigures;
+pub(crate) use trim::TrimOptions;
 
 use crate::effects::{Cx, Durable, PgStep, ReadFor, ReadResult, ReadRoute, SessionId};
 use copy::Copies;
@@ -125,6 +128,7 @@ pub(crate) struct Pg {
     repairs: repair::Repairs,
     scrubs: scrub::Scrubs,
     recounting: Option<recount::Recount>,
+    trims: trim::Trims,
     /// The acting set the monitors were asked for, and when.
     acting_asked: Option<(Vec<OsdId>, types::Mono)>,
     /// Strays whose copies are to be removed when the PG is clean.
@@ -134,6 +138,8 @@ pub(crate) struct Pg {
 /// An operation that waits for data.
 struct Running {
     op: ClientOp,
+    /// What is read: the operation's object, or a clone of it.
+    object: HObject,
     reads: BTreeMap<ReadId, crate::ops::ReadKey>,
 }
 
@@ -174,6 +180,7 @@ impl Pg {
             repairs: repair::Repairs::default(),
             scrubs: scrub::Scrubs::default(),
             recounting: None,
+            trims: trim::Trims::default(),
             acting_asked: None,
             strays: BTreeSet::new(),
         }
@@ -366,6 +373,7 @@ impl Pg {
         if matches!(self.stage, Stage::Active) && self.takes_ops() {
             self.expire_watches(cx);
             self.scrub_tick(cx);
+            self.trim(cx);
             self.look_for_room(cx);
             self.shorten_log(cx);
             self.pump(cx);
@@ -496,6 +504,7 @@ impl Pg {
         self.pushes = push::Pushes::default();
         self.repairs = repair::Repairs::default();
         self.recounting = None;
+        self.drop_trims(cx);
         self.strays.clear();
         self.acting_asked = None;
         self.committed_to = EVersion::default();

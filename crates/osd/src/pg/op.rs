@@ -2,6 +2,7 @@
 
 use super::full::Verdict;
 use super::repop::Write;
+use super::snaps::{Before, Target};
 use super::{Pg, Running, Stage};
 use crate::cls::Origin;
 use crate::command::Finished;
@@ -11,6 +12,7 @@ use crate::mutation::{Mutation, Step};
 use crate::object::{INFO_ATTR, ObjectInfo};
 use crate::ops::{self, Access, Env, Fetched, Outcome, Plan, ReadKey, WatchAction};
 use crate::perf::OpCost;
+use crate::snaps::{self, Preserved};
 use crate::stages::{self, Mark, Marks};
 use bytes::Bytes;
 use std::collections::BTreeMap;
@@ -19,9 +21,9 @@ use store::{ReadFlags, ReadId};
 use types::msg::BufList;
 use types::msg::internal_osd::PgTotals;
 use types::msg::osd::{MOsdOp, MOsdOpReply, OpResult, osd_flag};
-use types::msg::osd_op::Op;
+use types::msg::osd_op::{Op, OsdOp};
 use types::pg::{LogOp, OpReturn, PgLogEntry};
-use types::{EVersion, Errno, HObject, Mono, OsdId, ReqId, Snap};
+use types::{EVersion, Errno, HObject, Mono, ObjectLocator, OsdId, ReqId, Snap};
 
 /// Who sent an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +62,8 @@ pub(crate) struct ClientOp {
     pub marks: Marks,
     /// It waited for its object to be whole, and the more recovery does, the shorter that is.
     pub waited: bool,
+    /// It is our own, and takes removed snapshots from this clone of the object.
+    pub trims: Option<Snap>,
     /// What it has of the intake, if a client asks.
     #[expect(dead_code, reason = "it counts for as long as it is here")]
     pub share: Option<Rc<Share>>,
@@ -133,6 +137,44 @@ impl Pg {
         }
     }
 
+    /// An operation of our own on an object.
+    pub(super) fn own_op(&self, cx: &mut Cx<'_>, object: HObject, ops: Vec<OsdOp>, access: Access) -> ClientOp {
+        cx.sh.next_op += 1;
+        let msg = MOsdOp {
+            pgid: self.coll,
+            hash: object.hash,
+            epoch: cx.sh.map.epoch,
+            flags: osd_flag::WRITE | osd_flag::ONDISK,
+            reqid: ReqId::default(),
+            client_inc: 0,
+            mtime: types::Utime::ZERO,
+            locator: ObjectLocator { pool: object.pool, key: object.key.clone(), nspace: object.nspace.clone(), hash: -1 },
+            oid: object.name.clone(),
+            ops,
+            snap: Snap::HEAD,
+            snap_seq: Snap(0),
+            snaps: Vec::new(),
+            retry: -1,
+            features: types::features::SUPPORTED,
+        };
+        ClientOp {
+            id: cx.sh.next_op,
+            source: OpSource::Own,
+            tid: 0,
+            msg: Box::new(msg),
+            reqid: ReqId::default(),
+            origin: Origin::default(),
+            object,
+            access,
+            fetched: Fetched::default(),
+            received: cx.now.mono,
+            marks: Default::default(),
+            waited: false,
+            trims: None,
+            share: None,
+        }
+    }
+
     fn start_op(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
         op.mark(Mark::ReachedPg, cx.now.mono);
         if op.access.pg {
@@ -159,6 +201,10 @@ impl Pg {
             while let Some(op) = self.queue.pop_ready() {
                 self.run(cx, op);
             }
+            if self.trims.ended {
+                self.trim(cx);
+                continue;
+            }
             if !self.drive_scrub(cx) {
                 break;
             }
@@ -173,58 +219,84 @@ impl Pg {
         }
         if self.must_recover(&op.object, op.access) {
             op.mark(Mark::WaitsForObject, cx.now.mono);
-            return self.wait_for_recovery(cx, op);
+            let object = op.object.clone();
+            return self.wait_for_recovery(cx, op, object);
         }
         if self.is_held_for_scrub(&op.object, op.access) {
             op.mark(Mark::WaitsForScrub, cx.now.mono);
             return self.wait_for_scrub(op);
         }
         op.marks.note_once(Mark::Started, cx.now.mono - op.received);
+        if let Some(clone) = op.trims {
+            return self.run_trim(cx, op, clone);
+        }
         if op.access.writes && !is_watch(&op) && self.answer_duplicate(cx, &op) {
             return self.queue.leave(&op.object, op.access);
         }
-        let stored = match cx.disk.getattr(self.coll, &op.object, INFO_ATTR) {
-            Ok(raw) => denc::from_bytes::<ObjectInfo>(&raw).map(Some).map_err(|_| Errno::EIO),
-            Err(Errno::ENOENT | Errno::ENODATA) => Ok(None),
-            Err(e) => Err(e),
-        };
-        let stored = match stored {
-            Ok(None) if !op.access.writes => return self.refuse(cx, op, Errno::ENOENT),
-            Ok(stored) => stored,
+        let (head, snaps) = match self.load_head(cx, &op.object) {
+            Ok(loaded) => loaded,
             Err(e) => return self.refuse(cx, op, e),
         };
-        self.load_watches(cx, &op.object, stored.as_ref());
+        let target = match self.target_of(cx, &op, &snaps) {
+            Target::Object(object) => object,
+            Target::Nothing => return self.refuse(cx, op, Errno::ENOENT),
+            Target::Lacking(object) => {
+                op.mark(Mark::WaitsForObject, cx.now.mono);
+                return self.wait_for_recovery(cx, op, object);
+            }
+        };
+        let context = self.context_of(cx, &op, &snaps);
+        if op.access.writes && op.msg.has_flag(osd_flag::ORDERSNAP) && context.seq < snaps.set.seq {
+            return self.refuse(cx, op, Errno::EOLDSNAPC);
+        }
+        if op.access.writes && !context.is_valid() {
+            return self.refuse(cx, op, Errno::EINVAL);
+        }
+        let live = head.clone().filter(|info| !info.is_whiteout());
+        let stored = match target.snap {
+            Snap::HEAD => live,
+            _ => match self.load_info(cx, &target) {
+                Ok(info) => info,
+                Err(e) => return self.refuse(cx, op, e),
+            },
+        };
+        if stored.is_none() && !op.access.writes && op.msg.snap != Snap::DIR {
+            return self.refuse(cx, op, Errno::ENOENT);
+        }
+        if target.snap == Snap::HEAD {
+            self.load_watches(cx, &op.object, stored.as_ref());
+        }
         let notify_id = (u64::from(cx.sh.map.epoch.0) << 32) | u64::from(cx.sh.next_notify);
         let (watches, source) = (&self.watches, op.source);
         let connected = |cookie| watches.is_connected(&op.object, cookie, op.origin.inst, source);
         let env = Env {
             disk: cx.disk,
             coll: self.coll,
-            obj: &op.object,
+            obj: &target,
             now: cx.now,
             origin: op.origin,
             limits: &cx.sh.limits,
             rng: &mut cx.sh.rng,
             fetched: &op.fetched,
             notify_id,
+            snaps: &snaps,
             watch_connected: &connected,
         };
-        let prior = stored.as_ref().map(|i| (i.version, i.user_version)).unwrap_or_default();
         match ops::execute(env, &op.msg.ops, stored, op.msg.has_flag(osd_flag::RETURNVEC)) {
-            Outcome::NeedReads(keys) => self.start_reads(cx, op, keys),
+            Outcome::NeedReads(keys) => self.start_reads(cx, op, target, keys),
             Outcome::NeedCopy(source) => self.start_copy(cx, op, source),
-            Outcome::Plan(plan) => self.finish(cx, op, *plan, prior),
+            Outcome::Plan(plan) => self.finish(cx, op, *plan, Before { head, snaps, context }),
         }
     }
 
-    fn start_reads(&mut self, cx: &mut Cx<'_>, op: ClientOp, keys: Vec<ReadKey>) {
+    fn start_reads(&mut self, cx: &mut Cx<'_>, op: ClientOp, object: HObject, keys: Vec<ReadKey>) {
         let mut reads = BTreeMap::new();
         for key in keys {
             let route = ReadRoute { pgid: self.id, interval: self.walk.since, what: ReadFor::Op(op.id) };
             let flags = ReadFlags { sparse: key.sparse, ..ReadFlags::default() };
-            reads.insert(cx.read(self.coll, &op.object, key.off, key.len, flags, route), key);
+            reads.insert(cx.read(self.coll, &object, key.off, key.len, flags, route), key);
         }
-        self.running.insert(op.id, Running { op, reads });
+        self.running.insert(op.id, Running { op, object, reads });
     }
 
     /// A read of a running operation has ended; with the last one it runs again.
@@ -235,7 +307,7 @@ impl Pg {
             return;
         }
         if result.is_err() {
-            let object = running.op.object.clone();
+            let object = running.object.clone();
             if self.replace_bad_copy(cx, object) {
                 return;
             }
@@ -251,7 +323,7 @@ impl Pg {
 
     /// Parks an operation that waits for something other than reads.
     pub(super) fn park(&mut self, op: ClientOp) {
-        self.running.insert(op.id, Running { op, reads: BTreeMap::new() });
+        self.running.insert(op.id, Running { object: op.object.clone(), op, reads: BTreeMap::new() });
     }
 
     /// Runs a parked operation again.
@@ -266,16 +338,17 @@ impl Pg {
         self.running.get_mut(&id).map(|r| &mut r.op)
     }
 
-    /// `prior` is the object's version and its user version before.
-    fn finish(&mut self, cx: &mut Cx<'_>, mut op: ClientOp, plan: Plan, prior: (EVersion, u64)) {
+    fn finish(&mut self, cx: &mut Cx<'_>, mut op: ClientOp, mut plan: Plan, before: Before) {
         if plan.watch.iter().any(|w| matches!(w, WatchAction::Notify { .. })) {
             cx.sh.next_notify = cx.sh.next_notify.wrapping_add(1);
         }
         if plan.mutation.is_empty() {
-            return self.finish_without_change(cx, op, plan, prior.1);
+            let prior_user = before.head.map_or(0, |info| info.user_version);
+            return self.finish_without_change(cx, op, plan, prior_user);
         }
+        let kept = snaps::preserve(&before.snaps.set, &before.context, before.head.as_ref(), &mut plan);
         match super::full::judge(cx, self, &op, &plan) {
-            Verdict::Go => self.finish_write(cx, op, plan, prior.0),
+            Verdict::Go => self.finish_write(cx, op, plan, kept, before.head),
             Verdict::Fail(e) => self.refuse(cx, op, e),
             // The client holds back until the map says there is room, then sends again.
             Verdict::Drop => self.queue.leave(&op.object, op.access),
@@ -318,11 +391,20 @@ impl Pg {
         reply.msg.flags |= osd_flag::ACK;
         let watch = watch_of(&op, user_version, plan.watch);
         let (mutation, totals) = (Mutation::default(), self.totals);
-        self.submit(cx, Write { entry, mutation, totals, answer: Some((reply, op)), watch });
+        self.submit(cx, Write { before: Vec::new(), entry, mutation, totals, answer: Some((reply, op)), watch });
     }
 
-    fn finish_write(&mut self, cx: &mut Cx<'_>, op: ClientOp, mut plan: Plan, prior: EVersion) {
-        let version = self.next_version(cx);
+    fn finish_write(&mut self, cx: &mut Cx<'_>, op: ClientOp, mut plan: Plan, kept: Preserved, head: Option<ObjectInfo>) {
+        let mut version = self.next_version(cx);
+        let prior = head.as_ref().map_or(EVersion::default(), |info| info.version);
+        let made = match (&kept.clone, head) {
+            (Some((clone, snaps)), Some(head)) => {
+                let made = make_clone(&op, &mut plan, version, (*clone, snaps), head);
+                version.version += 1;
+                Some(made)
+            }
+            _ => None,
+        };
         let user_version = match plan.copied_version {
             Some(copied) => copied,
             None if plan.user_modify => self.last_user_version.max(plan.info.user_version) + 1,
@@ -334,24 +416,31 @@ impl Pg {
         if plan.copied_version.is_none() && op.msg.mtime != types::Utime::ZERO {
             info.mtime = op.msg.mtime;
         }
-        if plan.exists {
+        if kept.whiteout {
+            info.flags |= ObjectInfo::WHITEOUT;
+            plan.mutation.push(Step::Touch);
+        }
+        if plan.exists || kept.whiteout {
             let value = denc::to_bytes(info, types::features::SUPPORTED);
             plan.mutation.push(Step::SetAttr { name: INFO_ATTR.into(), value });
         }
-        let kind = if plan.exists { LogOp::Modify } else { LogOp::Delete };
+        kept.store_set(&mut plan.mutation);
+        let kind = if plan.exists || kept.whiteout { LogOp::Modify } else { LogOp::Delete };
         let entry = log_entry(&op, &plan, kind, version, prior, user_version);
         let totals = PgTotals {
             objects: self.totals.objects + plan.delta.objects,
             bytes: self.totals.bytes + plan.delta.bytes,
+            clones: self.totals.clones + kept.clones,
         };
         self.figures.sums.num_wr += 1;
         self.figures.sums.num_wr_kb += plan.bytes_written.div_ceil(1024) as i64;
         let reply = self.reply(cx, &op, plan.result, plan.results, version, user_version);
         let watch = watch_of(&op, user_version, plan.watch);
-        self.submit(cx, Write { entry, mutation: plan.mutation, totals, answer: Some((reply, op)), watch });
+        let before = made.into_iter().collect();
+        self.submit(cx, Write { before, entry, mutation: plan.mutation, totals, answer: Some((reply, op)), watch });
     }
 
-    fn submit(&mut self, cx: &mut Cx<'_>, write: Write) {
+    pub(super) fn submit(&mut self, cx: &mut Cx<'_>, write: Write) {
         let (object, version, reqid) = (write.entry.object.clone(), write.entry.version, write.entry.reqid);
         tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, %version, %reqid, object = ?object.name, "write");
         self.start_write(cx, write);
@@ -400,7 +489,7 @@ impl Pg {
         reply
     }
 
-    fn reply(
+    pub(super) fn reply(
         &self,
         cx: &Cx<'_>,
         op: &ClientOp,
@@ -461,15 +550,16 @@ impl Pg {
     }
 
     pub(super) fn run_listing(&mut self, cx: &mut Cx<'_>, op: ClientOp) {
-        if !self.missing.is_empty() && ops::is_filtered(&op.msg.ops) {
-            // What the filter looks at may be in what we lack.
+        let snaps = self.pool_has_snaps(cx);
+        if !self.missing.is_empty() && (ops::is_filtered(&op.msg.ops) || snaps) {
+            // What the filter looks at may be in what we lack, and whether there is a live object.
             return self.recovery.listings.push(op);
         }
         let (mut results, mut result) = (Vec::new(), 0);
         for o in &op.msg.ops {
             let page = match o.op {
                 Op::ScrubLs => self.list_inconsistent(cx, &o.input()).map(|out| (0, out)),
-                _ => ops::list_page(cx.disk, self.coll, &self.missing, self.walk.mapping.bits, &op.msg, o),
+                _ => ops::list_page(cx.disk, self.coll, &self.missing, self.walk.mapping.bits, &op.msg, o, snaps),
             };
             let (rval, out) = match page {
                 Ok(page) => page,
@@ -535,6 +625,26 @@ fn log_entry(op: &ClientOp, plan: &Plan, kind: LogOp, version: EVersion, prior_v
     }
 }
 
+/// Adds the making of a clone in front of what a write does. Says what the log says of it.
+fn make_clone(op: &ClientOp, plan: &mut Plan, version: EVersion, (clone, snaps): (Snap, &[Snap]), head: ObjectInfo) -> PgLogEntry {
+    let user_version = head.user_version;
+    let info = ObjectInfo { version, prior_version: head.version, snaps: snaps.to_vec(), watchers: BTreeMap::new(), ..head };
+    let info = denc::to_bytes(&info, types::features::SUPPORTED);
+    plan.mutation.steps.insert(0, Step::Clone { clone, info, snaps: snaps.to_vec() });
+    PgLogEntry {
+        op: LogOp::Clone,
+        object: HObject { snap: clone, ..op.object.clone() },
+        version,
+        // It was not there before.
+        prior_version: EVersion::default(),
+        user_version,
+        reqid: ReqId::default(),
+        mtime: op.msg.mtime,
+        result: 0,
+        op_returns: Vec::new(),
+    }
+}
+
 fn op_return(r: &OpResult) -> OpReturn {
     OpReturn { rval: r.rval, output: r.outdata.contiguous() }
 }
@@ -559,12 +669,10 @@ fn check_names(cx: &Cx<'_>, op: &ClientOp) -> Result<(), Errno> {
     if op.access.writes && m.ops.iter().map(|o| o.indata.len()).sum::<usize>() > limits.write_size_max {
         return Err(EMSGSIZE);
     }
-    match (op.access.writes, m.snap) {
-        (true, Snap::HEAD) if !m.snaps.is_empty() => Err(Errno::EOPNOTSUPP),
-        (_, Snap::HEAD) => Ok(()),
-        (true, _) => Err(Errno::EINVAL),
-        // There are no snapshots yet: their directory is the object itself, any of them is unknown.
-        (false, Snap::DIR) => Ok(()),
-        (false, _) => Err(Errno::EOPNOTSUPP),
+    // Clones are listed by their directory, and by nothing else.
+    let misplaced = m.ops.iter().any(|o| matches!(o.op, Op::ListSnaps) != (m.snap == Snap::DIR));
+    match op.access.writes && m.snap != Snap::HEAD || misplaced {
+        true => Err(Errno::EINVAL),
+        false => Ok(()),
     }
 }

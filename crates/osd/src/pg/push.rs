@@ -10,6 +10,7 @@
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, PgStep, ReadFor, ReadResult, ReadRoute, TxcRoute};
 use crate::object::{INFO_ATTR, ObjectInfo};
+use crate::snaps::index_arrived;
 use bytes::Bytes;
 use denc::BString;
 use qos::Class;
@@ -404,10 +405,15 @@ fn add_omap(cx: &mut Cx<'_>, coll: types::ShardPgId, part: &mut PushPart, state:
     Ok(done)
 }
 
+/// What describes an object, among its attributes.
+fn info_of(attrs: &[(BString, Bytes)]) -> Option<ObjectInfo> {
+    let (_, raw) = attrs.iter().find(|(name, _)| *name == INFO_ATTR)?;
+    denc::from_bytes(raw).ok()
+}
+
 /// What clients said of an object's use.
 fn hint_of(attrs: &[(BString, Bytes)]) -> Option<AllocHint> {
-    let (_, raw) = attrs.iter().find(|(name, _)| *name == INFO_ATTR)?;
-    let info = denc::from_bytes::<ObjectInfo>(raw).ok()?;
+    let info = info_of(attrs)?;
     let hint = AllocHint {
         expected_object_size: info.expected_object_size,
         expected_write_size: info.expected_write_size,
@@ -436,6 +442,9 @@ fn put_part(txn: &mut Transaction, part: PushPart, data: BufList) {
     }
     if part.last {
         txn.truncate(obj, part.size);
+        if let Some(info) = info_of(&part.attrs) {
+            index_arrived(txn, obj, &info);
+        }
         txn.set_attrs(obj, part.attrs);
     }
 }

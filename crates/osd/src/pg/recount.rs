@@ -8,9 +8,8 @@
 
 use super::{Pg, Stage};
 use crate::effects::Cx;
-use crate::object::{INFO_ATTR, ObjectInfo};
 use crate::ops::pg_range;
-use types::HObject;
+use types::{HObject, Snap};
 use types::msg::internal_osd::PgTotals;
 
 /// Objects of all PGs together that are counted per turn of housekeeping, twice a second.
@@ -32,13 +31,14 @@ impl Pg {
         }
         let (start, end) = pg_range(self.id, self.walk.mapping.bits);
         let mut count = self.recounting.take().unwrap_or(Recount { cursor: start, totals: PgTotals::default() });
-        let Ok((objects, next)) = cx.disk.list(self.coll, &count.cursor, &end, cx.sh.recount_budget) else { return };
+        let (objects, next) = self.list(cx, &count.cursor, &end, cx.sh.recount_budget);
         cx.sh.recount_budget -= objects.len().min(cx.sh.recount_budget);
         for object in &objects {
-            let raw = cx.disk.getattr(self.coll, object, INFO_ATTR).ok();
-            let size = raw.and_then(|raw| denc::from_bytes::<ObjectInfo>(&raw).ok()).map_or(0, |i| i.size);
             count.totals.objects += 1;
-            count.totals.bytes += size as i64;
+            match object.snap < Snap::HEAD {
+                true => count.totals.clones += 1,
+                false => count.totals.bytes += self.bytes_of(cx, object),
+            }
         }
         count.cursor = next;
         if count.cursor < end {
@@ -54,12 +54,21 @@ impl Pg {
         cx.submit(txn);
     }
 
+    /// Bytes of a live object, and those that its clones have for themselves.
+    fn bytes_of(&self, cx: &mut Cx<'_>, object: &HObject) -> i64 {
+        match self.load_head(cx, object) {
+            Ok((Some(head), snaps)) => (head.size + snaps.set.all_clone_bytes()) as i64,
+            _ => 0,
+        }
+    }
+
     /// A write changes the totals by so much.
     pub(super) fn recount_write(&mut self, object: &HObject, totals: &PgTotals) {
         let before = self.totals;
         if let Some(count) = self.recounting.as_mut().filter(|c| *object < c.cursor) {
             count.totals.objects += totals.objects - before.objects;
             count.totals.bytes += totals.bytes - before.bytes;
+            count.totals.clones += totals.clones - before.clones;
         }
     }
 }

@@ -244,9 +244,9 @@ impl Recovery {
             && self.backfills.get(&osd).is_none_or(|b| *object < b.cursor)
     }
 
-    /// Whether this operation waits for an object.
+    /// Whether this operation waits for an object, be it a clone.
     pub fn is_waited_for_by(&self, op: &ClientOp) -> bool {
-        self.waiting.get(&op.object).is_some_and(|ids| ids.contains(&op.id))
+        self.waiting.values().any(|ids| ids.contains(&op.id))
     }
 
     /// Objects that were to be pulled from `osd`, or are being pushed there.
@@ -613,7 +613,7 @@ impl Pg {
         self.add_missing(&mut txn, object.clone(), version);
         cx.submit(txn);
         // Whoever is reading it would read while it is replaced.
-        let readers = self.running.values_mut().filter(|r| r.op.object == object && !r.reads.is_empty());
+        let readers = self.running.values_mut().filter(|r| r.object == object && !r.reads.is_empty());
         for running in readers {
             running.reads.clear();
             running.op.fetched = Default::default();
@@ -698,11 +698,10 @@ impl Pg {
         self.missing.contains_key(object) || landing() || self.recovery.is_being_lost(object) || access.writes && degraded()
     }
 
-    /// An operation waits for its object, which moves before all others.
-    pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
+    /// An operation waits for its object or a clone of it, which moves before all others.
+    pub(super) fn wait_for_recovery(&mut self, cx: &mut Cx<'_>, mut op: ClientOp, object: HObject) {
         op.fetched = Default::default();
         op.waited = true;
-        let object = op.object.clone();
         let waiting = self.recovery.waiting.entry(object.clone()).or_default();
         waiting.push(op.id);
         if waiting.len() == 1 {

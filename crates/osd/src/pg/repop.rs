@@ -52,6 +52,8 @@ struct RepOpState {
 
 /// A write, decided and numbered.
 pub(super) struct Write {
+    /// What the log says of clones that are made or removed with it, numbered before the write's own entry.
+    pub before: Vec<PgLogEntry>,
     pub entry: PgLogEntry,
     pub mutation: Mutation,
     pub totals: PgTotals,
@@ -69,9 +71,9 @@ impl RepOps {
     }
 
     fn find(&mut self, version: u64) -> Option<&mut RepOpState> {
-        let first = self.list.front()?.version.version;
-        // Versions rise by one: the place is known.
-        self.list.get_mut(usize::try_from(version.checked_sub(first)?).ok()?)
+        // A write may have several numbers; it goes by its last.
+        let at = self.list.partition_point(|o| o.version.version < version);
+        self.list.get_mut(at).filter(|o| o.version.version == version)
     }
 
     /// Lets a reply wait for a write; gives it back if the write is durable.
@@ -115,23 +117,31 @@ impl Pg {
     pub(super) fn start_write(&mut self, cx: &mut Cx<'_>, mut write: Write) {
         assert!(!self.walk.mapping.premerge, "{}: a write to a PG that waits to be merged", self.id);
         let (version, object) = (write.entry.version, write.entry.object.clone());
-        let row = LogRow { entry: write.entry, totals: write.totals };
-        let bytes = denc::to_bytes(&row, 0);
+        let totals = write.totals;
+        let row = |entry: PgLogEntry| {
+            let row = LogRow::new(entry, totals);
+            let bytes = denc::to_bytes(&row, 0);
+            (row.entry, bytes)
+        };
+        let before: Vec<(PgLogEntry, Bytes)> = std::mem::take(&mut write.before).into_iter().map(row).collect();
+        let (entry, bytes) = row(write.entry);
         let waiting_for: BTreeSet<OsdId> = self.replicas(cx.sh.whoami).collect();
-        let log_only = self.recovery.note_write(&object, row.totals.objects - self.totals.objects);
+        let log_only = self.recovery.note_write(&object, totals.objects - self.totals.objects);
         let trim_to = self.trim_point(self.log_entries_kept(cx), TRIM_BATCH);
-        let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &log_only, &bytes, &write.mutation, trim_to));
-        if !log_only.is_empty() && !write.mutation.is_empty() && !is_lost(&row.entry) {
+        let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &log_only, (&before, &bytes), &write.mutation, trim_to));
+        if !log_only.is_empty() && !write.mutation.is_empty() && !is_lost(&entry) {
             self.sift_write(cx, &log_only, &object);
         }
-        self.recount_write(&object, &row.totals);
-        self.totals = row.totals;
+        self.recount_write(&object, &totals);
+        self.totals = totals;
         let mut txn = self.transaction();
-        match is_lost(&row.entry) {
-            true => self.put_lost(cx, &mut txn, &row.entry, write.mutation),
+        match is_lost(&entry) {
+            true => self.put_lost(cx, &mut txn, &entry, write.mutation),
             false => write.mutation.into_transaction(&mut txn, &object),
         }
-        self.log_write(cx, &mut txn, row.entry, bytes, trim_to);
+        before.into_iter().for_each(|(entry, bytes)| self.log_write(&mut txn, entry, bytes));
+        self.log_write(&mut txn, entry, bytes);
+        self.trim_log(cx, &mut txn, trim_to);
         if let Some((_, op)) = write.answer.as_mut().filter(|_| !waiting_for.is_empty()) {
             op.mark(Mark::WaitsForSubops, cx.now.mono);
         }
@@ -157,7 +167,7 @@ impl Pg {
         cx: &mut Cx<'_>,
         to: &BTreeSet<OsdId>,
         log_only: &BTreeSet<OsdId>,
-        row: &Bytes,
+        (before, row): (&[(PgLogEntry, Bytes)], &Bytes),
         mutation: &Mutation,
         trim_to: EVersion,
     ) -> RepOp {
@@ -169,6 +179,7 @@ impl Pg {
             epoch: cx.sh.map.epoch,
             interval: self.walk.since,
             row: row.clone(),
+            before: before.iter().map(|(_, row)| row.clone()).collect(),
             committed_to: self.committed_to,
             trim_to,
             mutation: steps.finish(),
@@ -191,7 +202,7 @@ impl Pg {
     }
 
     /// Appends to the log, in memory and in the transaction. `row` is what is stored of the entry.
-    fn log_write(&mut self, cx: &Cx<'_>, txn: &mut Transaction, entry: PgLogEntry, row: Bytes, trim_to: EVersion) {
+    fn log_write(&mut self, txn: &mut Transaction, entry: PgLogEntry, row: Bytes) {
         if is_lost(&entry) {
             // How large the object was nobody knows.
             (self.history.approximate, self.recounting) = (true, None);
@@ -200,7 +211,6 @@ impl Pg {
         self.last_user_version = self.last_user_version.max(entry.user_version);
         self.log.push_row(&entry, &row);
         txn.coll_set(row_key(entry.version.version), row);
-        self.trim_log(cx, txn, trim_to);
     }
 
     fn trim_log(&mut self, cx: &Cx<'_>, txn: &mut Transaction, trim_to: EVersion) {
@@ -291,6 +301,7 @@ impl Pg {
             }
             for (reply, op) in op.replies {
                 self.send_reply(cx, reply, &op);
+                self.trimmed(&op);
             }
             if op.own {
                 self.lost_committed(cx, &op.object, op.version);
@@ -312,10 +323,13 @@ impl Pg {
             return;
         }
         let payload_len = m.payload.len() as u64;
-        let LogRow { entry, totals } = match denc::from_bytes(&m.row) {
-            Ok(row) => row,
+        let rows = m.before.iter().chain([&m.row]).map(denc::from_bytes::<LogRow>).collect::<Result<Vec<_>, _>>();
+        let mut rows = match rows {
+            Ok(rows) => rows,
             Err(e) => return tracing::error!(pg = %self.id, "a replica's write whose log entry cannot be read: {e}"),
         };
+        let first = rows.first().map_or(0, |row| row.entry.version.version);
+        let Some((totals, entry)) = rows.pop().map(|row| (row.totals(), row.entry)) else { return };
         let version = entry.version;
         if version <= self.log.head() && self.log.contains(version) {
             return self.confirm_again(cx, m.interval, version);
@@ -324,12 +338,13 @@ impl Pg {
             Ok(mutation) => mutation,
             Err(e) => return tracing::error!(pg = %self.id, "a replica's write that cannot be read: {e}"),
         };
-        if version.version != self.log.head().version + 1 {
+        if first != self.log.head().version + 1 {
             // With a lost session some are lost; the primary sends all of them again, in order.
             return tracing::warn!(pg = %self.id, %version, head = %self.log.head(), "a write out of order");
         }
         let lost = is_lost(&entry);
-        if !m.log_only && !lost && entry.op != LogOp::Error && self.missing.contains_key(&entry.object) {
+        let lacked = |e: &PgLogEntry| e.op != LogOp::Error && self.missing.contains_key(&e.object);
+        if !m.log_only && !lost && (lacked(&entry) || rows.iter().any(|row| lacked(&row.entry))) {
             return tracing::error!(pg = %self.id, %version, object = ?entry.object, "a write to what is missing here");
         }
         cx.sh.perf.subop_w(payload_len);
@@ -345,7 +360,9 @@ impl Pg {
             false => mutation.into_transaction(&mut txn, &entry.object),
         }
         let row = m.row.clone();
-        self.log_write(cx, &mut txn, entry, m.row, m.trim_to);
+        rows.into_iter().zip(m.before).for_each(|(row, bytes)| self.log_write(&mut txn, row.entry, bytes));
+        self.log_write(&mut txn, entry, m.row);
+        self.trim_log(cx, &mut txn, m.trim_to);
         let reply = self.confirmation(cx, m.interval, version);
         let mut marks = Marks::default();
         [Mark::ReachedPg, Mark::Started].into_iter().for_each(|mark| marks.note(mark, Default::default()));

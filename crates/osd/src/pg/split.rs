@@ -78,7 +78,11 @@ impl Pg {
         self.log = self.log.part(|o| home(o) == self.id);
         let gone: Vec<HObject> = self.missing.keys().filter(|o| home(o) != self.id).cloned().collect();
         let given = |of: fn(&PgTotals) -> i64| parts.iter().map(|p| of(&p.totals)).sum::<i64>();
-        self.totals = PgTotals { objects: whole.objects - given(|t| t.objects), bytes: whole.bytes - given(|t| t.bytes) };
+        self.totals = PgTotals {
+            objects: whole.objects - given(|t| t.objects),
+            bytes: whole.bytes - given(|t| t.bytes),
+            clones: whole.clones - given(|t| t.clones),
+        };
         self.note_split(&whole);
         let mut txn = self.transaction();
         txn.set_coll_bits(self.walk.mapping.bits);
@@ -110,7 +114,10 @@ impl Pg {
         child.backfilled = self.backfilled;
         child.log = self.log.part(|o| home(o) == id);
         child.missing = self.missing.iter().filter(|(o, _)| home(o) == id).map(|(o, v)| (o.clone(), *v)).collect();
-        child.totals = PgTotals { objects: share(self.totals.objects, more), bytes: share(self.totals.bytes, more) };
+        let part = |sum| share(sum, more);
+        child.totals = PgTotals { objects: part(self.totals.objects), bytes: part(self.totals.bytes), clones: part(self.totals.clones) };
+        // Rows that say which clones a snapshot shows stay where they are.
+        child.trims.unindexed = self.trims.unindexed || self.totals.objects > 0;
         child.last_user_version = self.last_user_version;
         child.note_split(&self.totals);
         child.pass_cursor(self.totals.objects);

@@ -87,7 +87,7 @@ impl Pg {
             state |= PgState::LAGGY;
         }
         if matches!(self.stage, Stage::Active | Stage::Peering(_)) {
-            state |= self.scrub_state() | self.forced_state();
+            state |= self.scrub_state() | self.forced_state() | self.trim_state();
         }
         state
     }
@@ -152,6 +152,7 @@ impl Pg {
         let sum = ObjectStatSum {
             num_bytes: self.totals.bytes,
             num_objects: self.totals.objects,
+            num_object_clones: self.totals.clones,
             num_object_copies: self.totals.objects * i64::from(m.size),
             num_objects_degraded: degraded,
             num_objects_misplaced: misplaced,
@@ -200,6 +201,8 @@ impl Pg {
             last_undegraded: f.last_undegraded,
             last_fullsized: f.last_fullsized,
             last_peered: f.last_peered,
+            snaptrimq_len: u32::try_from(self.trims.left).unwrap_or(u32::MAX),
+            purged_snaps: self.trims.purged.clone(),
             avail_no_missing: match self.stage {
                 Stage::Active => m.acting.iter().filter(|o| !lacks(**o)).map(shard).collect(),
                 _ => Vec::new(),

@@ -10,15 +10,15 @@ use super::{ClientOp, OpSource, Pg};
 use crate::cls::Origin;
 use crate::effects::{Cx, Durable, Peer, SessionId};
 use crate::object::{ObjectInfo, WatcherKey};
-use crate::ops::{Fetched, WatchAction, classify};
+use crate::ops::{WatchAction, classify};
 use bytes::Bytes;
 use denc::Encoder;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::msg::BufList;
-use types::msg::osd::{MOsdOp, MWatchNotify, osd_flag};
+use types::msg::osd::MWatchNotify;
 use types::msg::osd_op::{Op, OsdOp, Watch};
-use types::{EntityAddr, EntityInst, Errno, HObject, Mono, Now, ObjectLocator, ReqId, Snap};
+use types::{EntityAddr, EntityInst, Errno, HObject, Mono, Now};
 
 /// Watches and open notifications.
 #[derive(Debug, Default)]
@@ -266,39 +266,7 @@ impl Pg {
         let args = Watch { op: Watch::UNWATCH, cookie: key.cookie, ..Watch::default() };
         let ops: Vec<OsdOp> = vec![Op::Watch(args).into()];
         let Ok(access) = classify(&ops) else { return };
-        cx.sh.next_op += 1;
-        let msg = MOsdOp {
-            pgid: self.coll,
-            hash: obj.hash,
-            epoch: cx.sh.map.epoch,
-            flags: osd_flag::WRITE | osd_flag::ONDISK,
-            reqid: ReqId::default(),
-            client_inc: 0,
-            mtime: types::Utime::ZERO,
-            locator: ObjectLocator { pool: obj.pool, key: obj.key.clone(), nspace: obj.nspace.clone(), hash: -1 },
-            oid: obj.name.clone(),
-            ops,
-            snap: Snap::HEAD,
-            snap_seq: Snap(0),
-            snaps: Vec::new(),
-            retry: -1,
-            features: types::features::SUPPORTED,
-        };
-        let op = ClientOp {
-            id: cx.sh.next_op,
-            source: OpSource::Own,
-            tid: 0,
-            msg: Box::new(msg),
-            reqid: ReqId::default(),
-            origin: Origin { inst: key.who, addr },
-            object: obj,
-            access,
-            fetched: Fetched::default(),
-            received: cx.now.mono,
-            marks: Default::default(),
-            waited: false,
-            share: None,
-        };
+        let op = ClientOp { origin: Origin { inst: key.who, addr }, ..self.own_op(cx, obj, ops, access) };
         self.queue.arrive(op);
     }
 

@@ -105,6 +105,9 @@ pub struct Cluster {
     /// What the first of two says to the second is on its way for as long as they are here.
     pub held: BTreeSet<(OsdId, OsdId)>,
     pub witness: Option<Witness>,
+    /// What clients' writes are to leave as it is: the newest snapshot there ever was, and those there are; and what reads are of.
+    pub kept: (Snap, Vec<Snap>),
+    pub at: Snap,
     map_dirty: bool,
     /// What every OSD is started with.
     options: ConfigValues,
@@ -166,6 +169,8 @@ impl Cluster {
             mon_is_deaf: false,
             held: BTreeSet::new(),
             witness: None,
+            kept: (Snap(0), Vec::new()),
+            at: Snap::HEAD,
             map_dirty: false,
             options: ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host"),
             log_entries_max: 20,
@@ -622,9 +627,9 @@ impl Cluster {
             locator: loc,
             oid: name.into(),
             ops,
-            snap: Snap::HEAD,
-            snap_seq: Snap(0),
-            snaps: vec![],
+            snap: if flags & osd_flag::WRITE == 0 { self.at } else { Snap::HEAD },
+            snap_seq: self.kept.0,
+            snaps: self.kept.1.clone(),
             retry: -1,
             features: types::features::SUPPORTED,
         };

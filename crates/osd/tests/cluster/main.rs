@@ -18,6 +18,7 @@ mod removal;
 mod scrub;
 mod slots;
 mod slow;
+mod snapshots;
 mod split;
 mod told;
 mod words;

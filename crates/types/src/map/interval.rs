@@ -69,6 +69,19 @@ impl SnapIntervals {
     pub fn subtract(&mut self, other: &SnapIntervals) {
         other.0.iter().for_each(|(start, len)| self.remove(*start, *len));
     }
+
+    /// What is in both.
+    pub fn intersection(&self, other: &SnapIntervals) -> SnapIntervals {
+        let (mut only, mut both) = (self.clone(), self.clone());
+        only.subtract(other);
+        both.subtract(&only);
+        both
+    }
+
+    /// How many are in the set.
+    pub fn len(&self) -> u64 {
+        self.0.values().sum()
+    }
 }
 
 impl fmt::Display for SnapIntervals {

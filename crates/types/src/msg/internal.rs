@@ -3,7 +3,7 @@
 //! Ours, not Ceph's: kinds from 0x7000. A field that comes later is marked `since` the header version that brought it.
 
 use super::message;
-use crate::map::MergeMeta;
+use crate::map::{MergeMeta, SnapIntervals};
 use crate::pg::{IoRates, OsdStat, PgStat, PoolDigest, StoreStatfs};
 use crate::{AddrVec, EVersion, Epoch, OsdId, PgId, PoolId, Utime};
 use bytes::Bytes;
@@ -129,7 +129,7 @@ message! {
 }
 message! {
     /// What the monitor needs to know of PGs and usage, from the active manager.
-    MgrDigest = 0x7011, v 2, c 1, p 127 {
+    MgrDigest = 0x7011, v 3, c 1, p 127 {
         /// The osdmap it was made with.
         epoch: Epoch,
         stamp: Utime,
@@ -148,6 +148,8 @@ message! {
         services: BTreeMap<String, BTreeMap<String, BTreeMap<String, String>>>,
         /// How many PGs have an OSD among those that act, or that should.
         pgs_by_osd: Option<BTreeMap<OsdId, u32>> = since 2,
+        /// Removed snapshots that no PG of their pool has anything of.
+        purged_snaps: BTreeMap<PoolId, SnapIntervals> = since 3,
     }
 }
 message! {
@@ -304,6 +306,7 @@ mod tests {
             progress: vec![ProgressReport::default()],
             services: BTreeMap::new(),
             pgs_by_osd: Some(BTreeMap::from([(OsdId(1), 8)])),
+            purged_snaps: BTreeMap::from([(PoolId(1), SnapIntervals([(3, 2)].into()))]),
         });
     }
 

@@ -11,13 +11,15 @@ use denc::{BString, Decode, Encode};
 
 message! {
     /// A write for a replica: what to log and what to do.
-    RepOp = 0x7100, v 4, c 4, p 127 {
+    RepOp = 0x7100, v 5, c 5, p 127 {
         pgid: PgId,
         /// The primary's map.
         epoch: Epoch,
         interval: Epoch,
         /// What every copy stores in its log: the entry, and the PG's totals after the write.
         row: Bytes,
+        /// The same of entries right before it that belong to the same write: clones that it made or removed.
+        before: Vec<Bytes>,
         /// Every acting OSD has everything up to here on stable storage.
         committed_to: EVersion,
         /// The log may forget everything up to here.
@@ -42,7 +44,7 @@ message! {
 }
 message! {
     /// Everything else OSDs have to say about a PG.
-    PgMessage = 0x7102, v 6, c 6, p 127 {
+    PgMessage = 0x7102, v 7, c 7, p 127 {
         pgid: PgId,
         /// The sender's map.
         epoch: Epoch,
@@ -111,13 +113,16 @@ impl DiskSpace {
 /// What a PG holds, in sum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
 pub struct PgTotals {
+    /// Clones among them, and what only says that there is no live object beside clones.
     pub objects: i64,
+    /// Of clones those that they have for themselves.
     pub bytes: i64,
+    pub clones: i64,
 }
 
 /// What an OSD says of its copy of a PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 5, compat = 4)]
+#[denc(v = 6, compat = 6)]
 pub struct PeerInfo {
     /// False: it holds nothing of this PG, the rest is blank but `born`.
     pub exists: bool,
@@ -369,6 +374,7 @@ mod tests {
             epoch: Epoch(3),
             interval: Epoch(2),
             row: Bytes::from_static(b"row"),
+            before: vec![Bytes::from_static(b"clone")],
             committed_to: EVersion::default(),
             trim_to: EVersion::default(),
             mutation: Bytes::from_static(b"steps"),

@@ -5,11 +5,13 @@
 
 mod info;
 mod log;
+mod snapset;
 mod stat;
 mod state;
 mod usage;
 
 pub use info::{HitSetHistory, HitSetInfo, PgHistory, PgInfo, PgShard};
+pub use snapset::{SeenAt, SnapSet};
 pub use log::{LogOp, OpReturn, PgLogDup, PgLogEntry};
 pub use stat::{ObjectStatCollection, ObjectStatSum, PgStat};
 pub use state::PgState;

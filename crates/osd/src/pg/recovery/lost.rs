@@ -23,7 +23,7 @@ use types::map::OsdMap;
 use types::msg::LogPrio;
 use types::msg::internal_osd::{PgBody, Round};
 use types::pg::{LogOp, PgLogEntry};
-use types::{EVersion, Errno, HObject, OsdId, ReqId};
+use types::{EVersion, Errno, HObject, OsdId, ReqId, Snap};
 
 /// What an OSD that may have unfound objects said of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -270,6 +270,7 @@ impl Pg {
             None => {
                 mutation.push(Step::Remove);
                 totals.objects -= 1;
+                totals.clones -= i64::from(object.snap < Snap::HEAD);
                 self.replicas(cx.sh.whoami).collect()
             }
             Some(Older { info, holders }) => {
@@ -288,7 +289,7 @@ impl Pg {
         }
         self.recovery.refused.remove(&object);
         self.recovery.losing.insert(object);
-        self.start_write(cx, Write { entry, mutation, totals, answer: None, watch: None });
+        self.start_write(cx, Write { before: Vec::new(), entry, mutation, totals, answer: None, watch: None });
     }
 
     /// What giving up an object changes on a copy: it is gone; or, if the copy holds what it is to be again, it has that

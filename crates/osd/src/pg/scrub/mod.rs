@@ -12,6 +12,7 @@ mod compare;
 mod map;
 mod report;
 mod schedule;
+mod snapsets;
 
 pub(super) use map::Chunk;
 pub(crate) use schedule::ScrubOptions;
@@ -19,15 +20,17 @@ pub(crate) use schedule::ScrubOptions;
 use super::{ClientOp, Pg, Stage};
 use crate::effects::{Cx, Durable, ReadResult};
 use crate::ops::{Access, pg_range};
+use crate::snaps::are_of_one;
 use compare::Inconsistent;
 use map::Build;
 use schedule::Schedule;
+use snapsets::BadSnapSet;
 use std::collections::{BTreeMap, BTreeSet};
 use store::ReadId;
 use types::msg::LogPrio;
 use types::msg::internal_osd::{PgBody, Round, ScrubHistory, ScrubObject};
 use types::pg::PgState;
-use types::{EVersion, Errno, HObject, Mono, OsdId};
+use types::{EVersion, Errno, HObject, Mono, OsdId, Snap};
 
 /// Bytes of objects that a deep scrub compares at a time: writes to them wait that long.
 const CHUNK_BYTES: u64 = 8 << 20;
@@ -45,6 +48,8 @@ pub(super) struct Scrubs {
     reserved: bool,
     /// What the last scrub found, while we are the primary.
     found: Option<BTreeMap<HObject, Inconsistent>>,
+    /// The same of objects and their clones.
+    bad_sets: BTreeMap<HObject, BadSnapSet>,
     /// A repair left errors.
     repair_failed: bool,
     schedule: Schedule,
@@ -107,6 +112,7 @@ struct Run {
     /// What of ours turned out bad in this part, and is right elsewhere.
     own_bad: Vec<(HObject, EVersion)>,
     found: BTreeMap<HObject, Inconsistent>,
+    bad_sets: BTreeMap<HObject, BadSnapSet>,
     shallow: u32,
     deep: u32,
     fixed_shallow: u32,
@@ -187,6 +193,7 @@ impl Pg {
             disturbed: false,
             own_bad: Vec::new(),
             found: BTreeMap::new(),
+            bad_sets: BTreeMap::new(),
             shallow: 0,
             deep: 0,
             fixed_shallow: 0,
@@ -232,21 +239,22 @@ impl Pg {
             return false;
         }
         let (coll, begin, deep) = (self.coll, run.at.clone(), run.wanted.deep);
-        let (objects, mut next) = match cx.disk.list(coll, &begin, &run.end, cx.sh.scrub.chunk_max) {
-            Ok(page) => page,
-            Err(e) => {
-                cx.fx.push(crate::Effect::Stop { why: format!("the objects of {} cannot be listed: {e}", self.id) });
-                return false;
-            }
-        };
-        let mut bytes = 0;
+        let end = run.end.clone();
+        let (objects, mut next) = self.list(cx, &begin, &end, cx.sh.scrub.chunk_max);
+        if next <= begin {
+            return false;
+        }
+        let (mut bytes, mut last) = (0, None::<HObject>);
         for object in objects.into_iter().filter(|_| deep) {
-            if bytes >= CHUNK_BYTES {
-                next = object;
+            // Clones are compared with their object.
+            if bytes >= CHUNK_BYTES && !last.as_ref().is_some_and(|last| are_of_one(last, &object)) {
+                next = HObject { snap: Snap(0), ..object };
                 break;
             }
+            last = Some(object.clone());
             bytes += cx.disk.stat(coll, &object).map_or(0, |s| s.size);
         }
+        let Some(run) = &mut self.scrubs.run else { return false };
         run.chunk = Some((begin, next));
         run.disturbed = false;
         run.step = Step::Drain;
@@ -296,6 +304,14 @@ impl Pg {
             return true;
         }
         let mut theirs: BTreeMap<OsdId, Vec<(HObject, EVersion)>> = BTreeMap::new();
+        let bad_sets = maps.get(&me).map_or(Vec::new(), |ours| snapsets::check(ours));
+        for bad in bad_sets {
+            run.shallow += 1;
+            cx.clog(LogPrio::ERROR, format!("{} {}", self.id, bad.line()));
+            if run.bad_sets.len() < KEPT_MAX {
+                run.bad_sets.insert(bad.object.clone(), bad);
+            }
+        }
         for found in compare::compare(me, maps) {
             (run.shallow, run.deep) = (run.shallow + found.shallow, run.deep + found.deep);
             for line in report::lines(&found) {
@@ -435,6 +451,7 @@ impl Pg {
             history.last_clean_scrub_stamp = cx.now.wall;
         }
         self.scrubs.repair_failed = (w.repair || w.verifies) && history.errors() > 0;
+        self.scrubs.bad_sets = run.bad_sets;
         self.keep_found(run.found, w.deep);
         match found {
             0 => cx.clog(LogPrio::DEBUG, format!("{} {name} ok", self.id)),
@@ -478,6 +495,7 @@ impl Pg {
         self.scrubs.build = None;
         if !self.is_primary(cx.sh.whoami) {
             (self.scrubs.wanted, self.scrubs.found, self.scrubs.repair_failed) = (None, None, false);
+            self.scrubs.bad_sets.clear();
         }
     }
 
@@ -532,7 +550,7 @@ impl Pg {
 
     /// What a client's `list-inconsistent-obj` is told.
     pub(super) fn list_inconsistent(&self, cx: &Cx<'_>, input: &bytes::Bytes) -> Result<bytes::Bytes, Errno> {
-        report::list(self.scrubs.found.as_ref(), self.walk.since, cx.sh.whoami, input)
+        report::list(self.scrubs.found.as_ref(), &self.scrubs.bad_sets, self.walk.since, cx.sh.whoami, input)
     }
 
     /// A copy's word on the PG's past counts if it is newer.

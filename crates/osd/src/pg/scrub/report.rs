@@ -4,6 +4,7 @@
 //! info we can read carry it in that format.
 //! Upstream: src/common/scrub_types.cc, src/include/rados/rados_types.hpp; object_info_t in src/osd/osd_types.cc.
 
+use super::snapsets::BadSnapSet;
 use super::compare::{Inconsistent, Shard, object_error, shard_error};
 use crate::object::{INFO_ATTR, ObjectInfo};
 use bytes::Bytes;
@@ -61,29 +62,40 @@ impl Decode for Question {
 }
 
 /// Answers `CEPH_OSD_OP_SCRUBLS`. ENOENT before the first scrub.
-pub(super) fn list(found: Option<&BTreeMap<HObject, Inconsistent>>, since: Epoch, primary: OsdId, input: &Bytes) -> Result<Bytes, Errno> {
+pub(super) fn list(
+    found: Option<&BTreeMap<HObject, Inconsistent>>,
+    bad_sets: &BTreeMap<HObject, BadSnapSet>,
+    since: Epoch,
+    primary: OsdId,
+    input: &Bytes,
+) -> Result<Bytes, Errno> {
     let q: Question = denc::from_bytes(input).map_err(|_| Errno::EINVAL)?;
     if q.interval != Epoch(0) && q.interval != since {
         return Err(Errno::EAGAIN);
     }
     let found = found.ok_or(Errno::ENOENT)?;
-    let (name, nspace, snap) = q.after;
+    let chosen: Vec<Bytes> = match q.snapsets {
+        true => page(&q, bad_sets).into_iter().map(BadSnapSet::encode).collect(),
+        false => page(&q, found).into_iter().map(|i| encode(i, primary)).collect(),
+    };
+    let mut e = Encoder::new(types::features::SUPPORTED);
+    e.envelope(1, 1, |e| {
+        e.put(&since).put(&chosen);
+    });
+    Ok(e.finish())
+}
+
+/// What comes behind what the question names, in order.
+fn page<'a, T>(q: &Question, of: &'a BTreeMap<HObject, T>) -> Vec<&'a T> {
+    let (name, nspace, snap) = q.after.clone();
     let key = |o: &HObject| (o.nspace.clone(), o.name.clone(), o.snap);
     // The first page is asked for by an empty name.
     let after = (!name.is_empty()).then_some((nspace, name, snap));
-    // There are no snapshots yet, and so nothing wrong with them.
-    let mut chosen: Vec<&Inconsistent> = found.values().filter(|_| !q.snapsets).collect();
-    chosen.sort_by_key(|i| key(&i.object));
-    chosen.retain(|i| after.as_ref().is_none_or(|after| key(&i.object) > *after));
+    let mut chosen: Vec<(&HObject, &T)> = of.iter().collect();
+    chosen.sort_by_key(|(object, _)| key(object));
+    chosen.retain(|(object, _)| after.as_ref().is_none_or(|after| key(object) > *after));
     chosen.truncate(q.max.min(PAGE_MAX) as usize);
-    let mut e = Encoder::new(types::features::SUPPORTED);
-    e.envelope(1, 1, |e| {
-        e.put(&since).count(chosen.len());
-        for i in chosen {
-            e.put(&encode(i, primary));
-        }
-    });
-    Ok(e.finish())
+    chosen.into_iter().map(|(_, value)| value).collect()
 }
 
 /// `inconsistent_obj_t`.
@@ -136,8 +148,13 @@ fn object_info(object: &HObject, info: &ObjectInfo) -> Bytes {
     e.envelope(17, 8, |e| {
         // Zeros and empty fields stand where older releases had a category, a lock, and watchers by name.
         e.put(object).put(&locator).put(&0u32).put(&info.version).put(&info.prior_version).put(&info.last_reqid);
-        e.put(&info.size).put(&info.mtime).put(&ReqId::default()).put(&u64::from(info.truncate_seq));
-        e.put(&info.truncate_size);
+        e.put(&info.size).put(&info.mtime);
+        match object.snap {
+            Snap::HEAD => e.put(&ReqId::default()),
+            // Where clones had their snapshots.
+            _ => e.count(0),
+        };
+        e.put(&u64::from(info.truncate_seq)).put(&info.truncate_size);
         e.put(&false).put(&0u32);
         e.put(&EVersion { epoch: Epoch(0), version: info.user_version }).put(&false).count(info.watchers.len());
         for (key, watch) in &info.watchers {
@@ -197,7 +214,7 @@ mod tests {
     }
 
     fn ask(found: Option<&BTreeMap<HObject, Inconsistent>>, question: &Bytes) -> Result<(u32, usize), Errno> {
-        let answer: Answer = denc::from_bytes(&list(found, Epoch(7), OsdId(0), question)?).unwrap();
+        let answer: Answer = denc::from_bytes(&list(found, &BTreeMap::new(), Epoch(7), OsdId(0), question)?).unwrap();
         Ok((answer.interval.0, answer.vals.len()))
     }
 
