@@ -90,18 +90,17 @@ fn old_or_too_many(wanted: Vec<(HObject, EVersion)>, held: Vec<(HObject, EVersio
 }
 
 impl Pg {
-    /// Objects of a range as the store lists them, and where the page ends: not between an object and its clones, so that whatever
-    /// goes by pages has all or nothing of an object behind it.
+    /// Objects of a range as the store lists them, and where the page ends: not between an object and its clones, those that it may
+    /// have later included, so that whatever goes by pages has all or nothing of an object behind it.
     pub(super) fn list(&self, cx: &mut Cx<'_>, begin: &HObject, end: &HObject, limit: usize) -> (Vec<HObject>, HObject) {
         let page = cx.disk.list(self.coll, begin, end, limit).and_then(|(mut objects, next)| {
-            let cut = next < *end && objects.last().is_some_and(|last| are_of_one(last, &next));
-            if !cut {
+            if next >= *end {
                 return Ok((objects, next));
             }
             let whole = objects.partition_point(|o| !are_of_one(o, &next));
-            if whole > 0 {
+            if whole > 0 || objects.is_empty() {
                 objects.truncate(whole);
-                return Ok((objects, HObject { snap: Snap(0), ..next }));
+                return Ok((objects, HObject { snap: Snap(0), ..next }.max(begin.clone())));
             }
             let past = HObject { snap: Snap::DIR, ..next };
             cx.disk.list(self.coll, begin, &past, usize::MAX).map(|(objects, _)| (objects, past.min(end.clone())))

@@ -13,7 +13,7 @@ use std::ops::Bound;
 use store::{Op, Transaction, TxcId};
 use types::msg::internal_osd::{PeerHistory, PgTotals};
 use types::pg::{PgLogDup, PgLogEntry};
-use types::{EVersion, Epoch, Errno, HObject, OsdId, PgId, ShardPgId};
+use types::{EVersion, Epoch, Errno, HObject, OsdId, PgId, ShardPgId, Snap};
 
 const META_ROW: &[u8] = b"i";
 const MISSING_ROW: u8 = b'm';
@@ -129,6 +129,8 @@ impl Pg {
         pg.history = meta.history;
         (pg.last_backfill, pg.backfilled) = match meta.complete {
             true => (HObject::max(), 0),
+            // Builds without snapshots let pages end before the live object, where it may have clones since.
+            false if meta.last_backfill.snap == Snap::HEAD => (HObject { snap: Snap(0), ..meta.last_backfill.clone() }, meta.backfilled),
             false => (meta.last_backfill.clone(), meta.backfilled),
         };
         pg.totals = PgTotals { objects: meta.sums.0, bytes: meta.sums.1, clones: meta.clones };
