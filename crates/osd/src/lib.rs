@@ -8,8 +8,8 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::unwrap_used))]
 
-pub mod capacity;
-mod cls;
+mod capacity;
+pub mod cls;
 mod command;
 pub mod disk;
 mod effects;

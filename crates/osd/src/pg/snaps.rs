@@ -11,7 +11,7 @@ use denc::Decode;
 use types::map::SnapIntervals;
 use types::msg::osd::osd_flag;
 use types::msg::osd_op::Op;
-use types::pg::SeenAt;
+use types::pg::{SeenAt, SnapSet};
 use types::{Errno, HObject, Snap};
 
 /// What an operation is about.
@@ -50,9 +50,10 @@ impl Pg {
     /// What is stored of a live object, and of its clones.
     pub(super) fn load_head(&self, cx: &mut Cx<'_>, object: &HObject) -> Result<(Option<ObjectInfo>, Snaps), Errno> {
         let Some(head) = self.load_info(cx, object)? else { return Ok((None, Snaps::default())) };
-        let set = self.load_attr(cx, object, SNAPSET_ATTR)?.unwrap_or_default();
-        let removed = self.removed_snaps(cx).cloned().unwrap_or_default();
-        Ok((Some(head), Snaps { set, removed }))
+        let set: SnapSet = self.load_attr(cx, object, SNAPSET_ATTR)?.unwrap_or_default();
+        // They hide clones: most objects have none, and every operation comes by here.
+        let removed = if set.clones.is_empty() { None } else { self.removed_snaps(cx).cloned() };
+        Ok((Some(head), Snaps { set, removed: removed.unwrap_or_default() }))
     }
 
     fn load_attr<T: Decode>(&self, cx: &mut Cx<'_>, object: &HObject, name: &[u8]) -> Result<Option<T>, Errno> {

@@ -107,7 +107,7 @@ impl Pg {
         self.trim_clones(cx, left);
     }
 
-    /// Trims nothing for now.
+    /// There is nothing to trim, or it must not be: once what is under way has ended, another PG of the OSD may.
     fn rest(&mut self, cx: &mut Cx<'_>) {
         self.trims.waits = false;
         if self.trims.under_way.is_empty() {
