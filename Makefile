@@ -27,6 +27,7 @@ build: deps
 
 lint: deps
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	cd fuzz && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz $(CARGO) clippy --release --all-targets -- -D warnings
 
 unit: deps
 	$(CARGO) test --release --workspace

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use denc::{BString, to_bytes};
+use osd::Snaps;
 use osd::cls::{CLASSES, Origin};
 use osd::mutation::Step;
 use osd::object::INFO_ATTR;
@@ -88,6 +89,7 @@ impl Bench {
                 rng: &mut self.rng,
                 fetched: &fetched,
                 notify_id: 1,
+                snaps: &Snaps::default(),
                 watch_connected: &|cookie| cookie == 1,
             };
             match execute(env, ops, stored, true) {
@@ -196,7 +198,7 @@ pub fn listing(data: &[u8]) {
     let object = HObject { pool: COLL.pg.pool, hash: COLL.pg.seed, name: "missing".into(), ..HObject::min() };
     let missing = BTreeMap::from([(object, EVersion { epoch: Epoch(3), version: 7 })]);
     for op in m.ops.iter().take(4) {
-        let _ = list_page(&mut bench.store, COLL, &missing, 8, &m, op);
+        let _ = list_page(&mut bench.store, COLL, &missing, 8, &m, op, true);
     }
 }
 
@@ -239,7 +241,7 @@ fn changed_record(data: &[u8], config: StoreConfig) {
     kv.apply(batch).expect("memory");
     let (disk, obj) = (bench.disk.clone(), bench.obj.clone());
     drop(bench);
-    let _ = store::fsck(&mut disk.dev(), &mut disk.kv(), true);
+    let _ = store::fsck(&mut disk.dev(), &disk.kv(), true);
     let Ok(store) = Store::mount(disk.dev(), disk.kv(), config, Uuid::nil(), 0) else { return };
     let mut bench = Bench { disk, store, obj, rng: ChaCha8Rng::seed_from_u64(1), txcs: 100 };
     bench.store.read(ReadId(1), COLL, &bench.obj.clone(), 0, 10_000, ReadFlags::default());
