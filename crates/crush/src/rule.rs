@@ -94,6 +94,20 @@ impl CrushMap {
         Ok(())
     }
 
+    /// Says for pools of how many chunks at most a rule is (`set_rule_mask_max_size`): that of an erasure-coded pool has as many.
+    pub fn set_rule_max_size(&mut self, number: u32, max_size: u8) -> Result<()> {
+        let rule = self.rules.get_mut(number as usize).and_then(Option::as_mut);
+        rule.ok_or_else(|| CrushError::NoRule(number.to_string()))?.max_size = max_size;
+        Ok(())
+    }
+
+    /// What a rule's last step chooses from: the type of bucket of which each copy or chunk has one of its own. `None` if it chooses
+    /// nothing, or a type without a name.
+    pub fn rule_failure_domain(&self, number: u32) -> Option<&str> {
+        let chooses = |step: &&Step| matches!(step.op(), Some(Op::ChooseFirstn | Op::ChooseIndep | Op::ChooseleafFirstn | Op::ChooseleafIndep));
+        self.type_name(self.rule(number)?.steps.iter().rev().find(chooses)?.arg2)
+    }
+
     /// Removes a rule, and the device classes only it kept alive.
     pub fn remove_rule(&mut self, number: u32) -> Result<()> {
         self.atomically(|map| {

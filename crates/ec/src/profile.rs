@@ -89,6 +89,9 @@ pub enum ProfileError {
     /// Not a field of jerasure's.
     #[error("ReedSolomonVandermonde: w={0} must be one of {{8, 16, 32}} : revert to 8")]
     WordSize(i32),
+    /// More data than isa's Vandermonde matrix can have; the text names m, as the plugin's does.
+    #[error("Vandermonde: m={0} should be less/equal than 32 : revert to k=32")]
+    VandermondeTooLarge(i32),
     /// More parity than isa's Vandermonde matrix can have.
     #[error("Vandermonde: m={0} should be less than 5 to guarantee an MDS codec: revert to m=4")]
     VandermondeM(i32),
@@ -146,22 +149,24 @@ impl Profile {
     /// # Errors
     /// The first thing wrong with them, in the order in which Ceph's plugins look.
     pub fn parse(pairs: &Pairs) -> Result<Profile, ProfileError> {
-        let isa = match value(pairs, "plugin").unwrap_or("jerasure") {
+        let isa = match pairs.get("plugin").map_or("jerasure", String::as_str) {
             "jerasure" => false,
             "isa" => true,
             name @ ("lrc" | "shec" | "clay") => return Err(ProfileError::PluginNotBuilt(name.to_owned())),
             name => return Err(ProfileError::NoPlugin(name.to_owned())),
         };
-        let name = value(pairs, "technique").unwrap_or("reed_sol_van");
+        // An empty technique is none that there is, other than with numbers.
+        let name = pairs.get("technique").map_or("reed_sol_van", String::as_str);
         let technique = technique(isa, name)?;
         let (k, m) = (number(pairs, "k", 7)?, number(pairs, "m", if name == "reed_sol_r6_op" { 2 } else { 3 })?);
         if !isa {
             check_jerasure(pairs, name, k, m)?;
         }
         check_counts(k, m)?;
-        if isa && technique == Technique::Vandermonde && !is_mds(k as usize, m as usize) {
-            return Err(if m > 4 { ProfileError::VandermondeM(m) } else { ProfileError::VandermondeK(k) });
+        if isa && technique == Technique::Vandermonde {
+            check_isa(k, m)?;
         }
+        check_sum(k, m)?;
         let text = |name: &str, default: &str| value(pairs, name).unwrap_or(default).to_owned();
         Ok(Profile {
             k: k as usize,
@@ -260,29 +265,43 @@ fn check_counts(k: i32, m: i32) -> Result<(), ProfileError> {
     match (k, m) {
         (..=1, _) => Err(ProfileError::TooSmallK(k)),
         (_, ..=0) => Err(ProfileError::TooSmallM(m)),
-        _ if i64::from(k) + i64::from(m) > MAX_CHUNKS as i64 => Err(ProfileError::TooMany { k, m }),
         _ => Ok(()),
     }
 }
 
+fn check_isa(k: i32, m: i32) -> Result<(), ProfileError> {
+    match (k, m) {
+        (33.., _) => Err(ProfileError::VandermondeTooLarge(m)),
+        (_, 5..) => Err(ProfileError::VandermondeM(m)),
+        _ if !is_mds(k as usize, m as usize) => Err(ProfileError::VandermondeK(k)),
+        _ => Ok(()),
+    }
+}
+
+fn check_sum(k: i32, m: i32) -> Result<(), ProfileError> {
+    match i64::from(k) + i64::from(m) > MAX_CHUNKS as i64 {
+        true => Err(ProfileError::TooMany { k, m }),
+        false => Ok(()),
+    }
+}
+
 fn stripe_unit(pairs: &Pairs) -> Result<u32, ProfileError> {
-    let Some(text) = value(pairs, "stripe_unit") else {
+    let Some(text) = pairs.get("stripe_unit") else {
         return Ok(STRIPE_UNIT);
     };
-    let wrong = |why: String| ProfileError::StripeUnit { value: text.to_owned(), why };
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, suffix) = text.split_at(digits);
-    let shift = match suffix {
+    let wrong = |why: &str| ProfileError::StripeUnit { value: text.clone(), why: why.to_owned() };
+    let (number, prefix) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+    let shift = match prefix {
+        _ if text.is_empty() => return Err(wrong("strict_iecstrtoll: value not specified")),
         "" | "B" => 0,
         "K" | "Ki" => 10,
         "M" | "Mi" => 20,
         "G" | "Gi" => 30,
-        _ => return Err(wrong("illegal unit prefix".to_owned())),
+        _ => return Err(wrong("strict_iecstrtoll: unit prefix not recognized")),
     };
-    let number: u64 = number.parse().map_err(|_| wrong(format!("Expected option value to be integer, got '{text}'")))?;
-    let unit = number.checked_mul(1 << shift).and_then(|n| u32::try_from(n).ok());
-    match unit {
-        None | Some(0) => Err(wrong(format!("The option value '{text}' seems to be invalid"))),
+    let number: Option<u64> = number.parse().ok();
+    match number.and_then(|n| n.checked_mul(1 << shift)).and_then(|n| u32::try_from(n).ok()) {
+        None | Some(0) => Err(wrong(&format!("The option value '{text}' seems to be invalid"))),
         Some(unit) if !unit.is_multiple_of(ALIGNMENT) => {
             Err(ProfileError::Alignment { unit, padded: unit.div_ceil(ALIGNMENT).saturating_mul(ALIGNMENT) })
         }
@@ -352,7 +371,10 @@ mod tests {
         assert_eq!(refused("plugin=isa k=22 m=4"), invalid(text));
         assert_eq!(refused("k=2 m=2 stripe_unit=33"), invalid("stripe_unit 33 does not match ec profile alignment. Would be padded to 64"));
         assert_eq!(refused("k=2 m=2 mapping=DD_"), invalid("mapping DD_ maps 3 chunks instead of the expected 4 and will be ignored"));
-        assert_eq!(refused("k=2 m=2 technique=xor").0, Errno::ENOENT);
+        assert_eq!(refused("plugin=isa k=33 m=3"), invalid("Vandermonde: m=3 should be less/equal than 32 : revert to k=32"));
+        assert_eq!(refused("k=2 m=2 stripe_unit=").1, "could not parse stripe_unit '': strict_iecstrtoll: value not specified");
+        assert_eq!(refused("k=2 m=2 stripe_unit=4Q").1, "could not parse stripe_unit '4Q': strict_iecstrtoll: unit prefix not recognized");
+        assert_eq!((refused("k=2 m=2 technique=xor").0, refused("k=2 m=2 technique=").0), (Errno::ENOENT, Errno::ENOENT));
         assert_eq!(refused("plugin=zip k=2 m=2").0, Errno::EIO);
     }
 

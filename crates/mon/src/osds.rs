@@ -9,7 +9,7 @@ use crate::session::SessionId;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use store::Kv;
-use types::map::OsdMap;
+use types::map::{OsdMap, PgPool};
 use types::msg::LogPrio;
 use types::msg::internal::{
     FailureKind, OsdAlive, OsdBeacon, OsdBoot, OsdCapacity, OsdFailure, OsdMarkMeDown, OsdMarkMeDownAck, PgReadyToMerge, PgTempRequest,
@@ -192,8 +192,11 @@ impl<K: Kv> Mon<K> {
             let pool = state.osdmap.pending_pool(pg.pool).or(map.pools.get(&pg.pool));
             let known = pool.is_some_and(|pool| pg.seed < pool.pg_num);
             let same = map.pg_temp.get(pg).map_or(osds.is_empty(), |now| now == osds);
-            let exist = osds.iter().all(|o| map.exists(*o));
-            if known && exist && (!same || request.forced) {
+            let erasure = pool.is_some_and(PgPool::is_erasure);
+            // Chunks have places: one that nobody has stays empty.
+            let exist = osds.iter().all(|o| map.exists(*o) || (erasure && *o == OsdId::HOLE));
+            let somebody = osds.is_empty() || osds.iter().any(|o| *o != OsdId::HOLE);
+            if known && exist && somebody && (!same || request.forced) {
                 state.osdmap.change().new_pg_temp.insert(*pg, osds.clone());
             }
         }

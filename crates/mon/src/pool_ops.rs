@@ -6,6 +6,7 @@ use crate::reply::Reply;
 use crate::session::SessionId;
 use bytes::Bytes;
 use store::Kv;
+use types::map::PoolType;
 use types::msg::RawMessage;
 use types::msg::pool::{MPoolOp, MPoolOpReply, pool_op};
 use types::{Errno, Now, PoolId};
@@ -68,7 +69,9 @@ fn create(ctx: &mut Ctx<'_>, op: &MPoolOp) -> Result<(), Reply> {
         Ok(_) => return Err(Reply::err(Errno::ENOENT, "")),
         Err(_) => ctx.osdmap().crush.iter_rules().find(|(_, r)| r.kind == 1).map_or(0, |(n, _)| n as u8),
     };
-    let new = pool::plan(ctx, &op.name, 0, 0, rule, None)?;
+    let sizes = pool::replicated_sizes(ctx, None)?;
+    let new = pool::plan(ctx, &op.name, 0, 0, rule, sizes)?;
+    pool::check_rule(&ctx.osdmap().crush, rule, PoolType::REPLICATED, sizes.size)?;
     let pool = pool::blank(ctx, &new);
     pool::insert(ctx, &op.name, pool);
     Ok(())

@@ -158,7 +158,8 @@ fn replaced(set: &[OsdId], from: OsdId, to: OsdId) -> Vec<OsdId> {
 
 /// Bytes that one copy, or chunk, of a byte takes on disk: what stores say they gave to the pool, of what PGs say they hold.
 fn on_disk_per_byte(map: &OsdMap, stats: &PgMap, id: PoolId, pool: &PgPool) -> f64 {
-    let copies: f64 = stats.pgs_of_pool(id).map(|(_, s)| s.stats.sum.num_bytes.max(0) as f64 * s.acting.len() as f64).sum();
+    let there = |s: &PgStat| s.acting.iter().filter(|osd| **osd != OsdId::HOLE).count() as f64;
+    let copies: f64 = stats.pgs_of_pool(id).map(|(_, s)| s.stats.sum.num_bytes.max(0) as f64 * there(s)).sum();
     let given: f64 = stats.osds.values().filter_map(|o| o.pools.get(&id)).map(|s| s.allocated.max(0) as f64).sum();
     match copies > 0.0 && given > 0.0 {
         // While copies move, stores hold some twice.

@@ -112,7 +112,7 @@ pub fn perf(s: &OsdStat) -> Value {
 pub fn pg(id: &PgId, s: &PgStat) -> Value {
     let osds = |list: &[OsdId]| list.iter().map(|o| o.0).collect::<Vec<_>>();
     let locations = s.object_location_counts.iter().map(|(shards, n)| {
-        let names: Vec<String> = shards.iter().map(|s| s.osd.to_string()).collect();
+        let names: Vec<String> = shards.iter().map(ToString::to_string).collect();
         json!({"shards": names.join(","), "objects": n})
     });
     let mut out = json!({
@@ -147,7 +147,7 @@ pub fn pg(id: &PgId, s: &PgStat) -> Value {
         "hitset_stats_invalid": s.hitset_stats_invalid, "hitset_bytes_stats_invalid": s.hitset_bytes_stats_invalid,
         "pin_stats_invalid": s.pin_stats_invalid, "manifest_stats_invalid": s.manifest_stats_invalid,
         "snaptrimq_len": s.snaptrimq_len, "stat_sum": stat_sum(&s.stats.sum), "up": osds(&s.up),
-        "acting": osds(&s.acting), "avail_no_missing": s.avail_no_missing.iter().map(|s| s.osd.to_string()).collect::<Vec<_>>(),
+        "acting": osds(&s.acting), "avail_no_missing": s.avail_no_missing.iter().map(ToString::to_string).collect::<Vec<_>>(),
         "object_location_counts": locations.collect::<Vec<_>>(), "blocked_by": osds(&s.blocked_by),
         "up_primary": s.up_primary.0, "acting_primary": s.acting_primary.0,
         "purged_snaps": s.purged_snaps.0.iter().map(|(start, length)| json!({"start": start, "length": length})).collect::<Vec<_>>(),

@@ -7,7 +7,7 @@ use admin::TextTable;
 use admin::human::{age_between, bytes, si, timestamp};
 use admin::usage;
 use serde_json::{Value, json};
-use types::map::osdmap::print_osds;
+use types::map::osdmap::{print_osds, print_pg_osds};
 use types::pg::{PgStat, PoolStat};
 use types::{Now, OsdId, PgId};
 
@@ -81,9 +81,9 @@ impl Mgr {
                 timestamp(s.last_change),
                 s.version.to_string(),
                 format!("{}:{}", s.reported_epoch, s.reported_seq),
-                print_osds(&s.up),
+                print_pg_osds(&s.up),
                 s.up_primary.to_string(),
-                print_osds(&s.acting),
+                print_pg_osds(&s.acting),
                 s.acting_primary.to_string(),
                 s.last_scrub.to_string(),
                 timestamp(s.last_scrub_stamp),
@@ -215,8 +215,8 @@ pub fn pg_list<'a>(now: Now, pgs: impl Iterator<Item = (&'a PgId, &'a PgStat)>) 
             age_between(now.wall, s.last_change),
             s.version.to_string(),
             format!("{}:{}", s.reported_epoch, s.reported_seq),
-            format!("{}p{}", print_osds(&s.up), s.up_primary),
-            format!("{}p{}", print_osds(&s.acting), s.acting_primary),
+            format!("{}p{}", print_pg_osds(&s.up), s.up_primary),
+            format!("{}p{}", print_pg_osds(&s.acting), s.acting_primary),
             timestamp(s.last_scrub_stamp),
             timestamp(s.last_deep_scrub_stamp),
         ]);

@@ -1,8 +1,9 @@
 //! `osd crush rule ...`.
 
 use super::crush::{edit, refuse};
-use super::{Ctx, Entry, entry};
+use super::{Ctx, Entry, ec_profile, entry};
 use crate::cmd::Cmd;
+use crate::placement::pending_crush;
 use crate::reply::{Outcome, Reply};
 use crush::{RuleKind, SimpleRule};
 use serde_json::json;
@@ -66,8 +67,17 @@ fn create_replicated(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     })
 }
 
-fn create_erasure(_: &mut Ctx<'_>, _: &Cmd) -> Outcome {
-    Err(Reply::err(Errno::EOPNOTSUPP, "erasure-coded pools are not available in this cluster yet"))
+fn create_erasure(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    let (name, profile) = (cmd.text("name")?, cmd.text("profile")?);
+    let profile = if profile.is_empty() { "default" } else { profile };
+    if pending_crush(&ctx.state.osdmap).rule_id(name).is_some() {
+        return Ok(Reply::status(format!("rule {name} already exists")));
+    }
+    let profile = ec_profile::read(ctx, profile)?;
+    edit(ctx, |crush| {
+        let number = ec_profile::add_rule(crush, name, &profile)?;
+        Ok((true, Reply::status(format!("created rule {name} at {number}"))))
+    })
 }
 
 fn rm(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {

@@ -22,6 +22,7 @@ pub mod osd_tree;
 pub mod pg;
 pub mod pool;
 pub mod pool_app;
+pub mod pool_erasure;
 pub mod pool_get;
 pub mod pool_set;
 pub mod pool_snap;

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::map::OsdMap;
+use types::map::osdmap::{print_osds, print_pg_osds};
 use types::{AddrVec, EntityAddr, Epoch, Errno, ObjectLocator, OsdId, PgId};
 
 pub const COMMANDS: &[Entry] = &[
@@ -205,11 +206,11 @@ fn map_object(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let full_name = if nspace.is_empty() { object.to_owned() } else { format!("{nspace}/{object}") };
     let text = || {
         format!(
-            "osdmap e{} pool '{pool_name}' ({pool}) object '{full_name}' -> pg {raw} ({pg}) -> up ([{}], p{}) acting ([{}], p{})\n",
+            "osdmap e{} pool '{pool_name}' ({pool}) object '{full_name}' -> pg {raw} ({pg}) -> up ({}, p{}) acting ({}, p{})\n",
             map.epoch,
-            list(&to.up),
+            print_pg_osds(&to.up),
             to.up_primary,
-            list(&to.acting),
+            print_pg_osds(&to.acting),
             to.acting_primary
         )
     };
@@ -233,19 +234,13 @@ fn map_pg(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let pg = map.raw_pg_to_pg(raw).ok_or_else(none)?;
     let to = map.pg_to_up_acting(pg);
     let ids = |v: &[OsdId]| v.iter().map(|o| o.0).collect::<Vec<_>>();
-    let text = || format!("osdmap e{} pg {raw} ({pg}) -> up [{}] acting [{}]\n", map.epoch, list(&to.up), list(&to.acting));
+    let text = || format!("osdmap e{} pg {raw} ({pg}) -> up {} acting {}\n", map.epoch, print_osds(&to.up), print_osds(&to.acting));
     let value = || {
         json!({
             "epoch": map.epoch.0, "raw_pgid": raw.to_string(), "pgid": pg.to_string(), "up": ids(&to.up), "acting": ids(&to.acting),
         })
     };
     Ok(Reply::either(cmd.format, text, value))
-}
-
-/// OSDs as lists in text show them: `0,2,NONE`.
-fn list(osds: &[OsdId]) -> String {
-    let one = |o: &OsdId| if *o == OsdId::NONE { "NONE".into() } else { o.to_string() };
-    osds.iter().map(one).collect::<Vec<String>>().join(",")
 }
 
 fn blocklist_ls(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {

@@ -5,6 +5,7 @@
 use super::{Ctx, Entry, entry};
 use crate::cmd::Cmd;
 use crate::reply::{Outcome, Reply};
+use types::map::PgPool;
 use types::{Errno, OsdId, PgId};
 
 pub const COMMANDS: &[Entry] = &[entry("pg repeer", "osd", "rw", repeer)];
@@ -24,7 +25,12 @@ fn repeer(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     }
     let acting = mapping.acting.iter().filter(|osd| map.is_up(**osd)).count();
     let other = || map.osds().find(|osd| *osd != primary && map.is_up(*osd));
+    let erasure = map.pool_by_id(pg.pool).is_some_and(PgPool::is_erasure);
+    let alone = |osd: &OsdId| if *osd == primary { primary } else { OsdId::HOLE };
     let set: Vec<OsdId> = match acting {
+        // A chunk is of use in its own place only.
+        0 | 1 if erasure => return Err(Reply::err(Errno::EAGAIN, "not enough up OSDs in the acting set to force repeer")),
+        _ if erasure => mapping.acting.iter().map(alone).collect(),
         0 | 1 => vec![primary, other().ok_or_else(|| Reply::err(Errno::EAGAIN, "not enough up OSDs in the cluster to force repeer"))?],
         _ => vec![primary],
     };

@@ -3,8 +3,9 @@
 use super::{Ctx, Entry, entry};
 use crate::cmd::Cmd;
 use crate::reply::{Outcome, Reply};
+use crush::CrushMap;
 use serde_json::{Value, json};
-use types::map::{AutoscaleMode, OsdMap, PgPool};
+use types::map::{AutoscaleMode, OsdMap, PgPool, PoolType};
 use types::{Errno, PoolId};
 
 pub const COMMANDS: &[Entry] = &[
@@ -26,57 +27,113 @@ pub struct NewPool {
     pub min_size: u8,
 }
 
+/// How many OSDs hold a placement group, and how many are enough to serve it.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    pub size: u8,
+    pub min_size: u8,
+}
+
 fn invalid(text: impl Into<String>) -> Reply {
     Reply::err(Errno::EINVAL, text)
 }
 
 fn create(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let name = cmd.text("pool")?;
-    if ctx.osdmap().pool_id(name).is_some() {
-        return Ok(Reply::status(format!("pool '{name}' already exists")));
+    let kind = match cmd.text("pool_type")? {
+        "" => ctx.env.option(ctx.state, "osd_pool_default_type").unwrap_or_else(|| "replicated".into()),
+        given => given.to_owned(),
+    };
+    if let Ok((_, pool)) = ctx.pool(name) {
+        return match pool.pool_type.name() == kind {
+            true => Ok(Reply::status(format!("pool '{name}' already exists"))),
+            false => Err(invalid(format!("pool '{name}' cannot change to type {kind}"))),
+        };
     }
-    let (kind, mut rule_name) = (cmd.text("pool_type")?, cmd.text("rule")?.to_owned());
-    match kind {
-        "" | "replicated" => {}
-        "erasure" => {
-            let text = "erasure-coded pools are not available in this cluster yet; create a replicated pool";
-            return Err(Reply::err(Errno::EOPNOTSUPP, text));
-        }
+    match kind.as_str() {
+        "replicated" => create_replicated(ctx, cmd, name)?,
+        "erasure" => super::pool_erasure::create(ctx, cmd, name)?,
         other => return Err(invalid(format!("unknown pool type '{other}'"))),
     }
-    // For replicated pools the word in the profile's place is the rule's name.
-    if rule_name.is_empty() {
-        rule_name = cmd.text("erasure_code_profile")?.to_owned();
-    }
-    let rule = rule_arg(ctx, &rule_name)?;
-    let (bulk, mode) = (cmd.flag("bulk"), autoscale_mode(ctx, cmd)?);
-    let pg_num = match cmd.int("pg_num")?.unwrap_or(0) {
-        0 if bulk && mode == AutoscaleMode::ON => bulk_pg_num(ctx, rule, cmd.int("size")?.unwrap_or(0)),
-        given => given,
-    };
-    let pgp_num = cmd.int("pgp_num")?.unwrap_or(0);
-    let size = cmd.int("size")?.filter(|s| *s > 0);
-    let new = plan(ctx, name, pg_num, pgp_num, rule, size)?;
-    let pool = make(ctx, &new, cmd)?;
-    insert(ctx, name, pool);
     Ok(Reply::status(format!("pool '{name}' created")))
 }
 
-/// The number of the rule a pool is to use; the default one if none is named.
-fn rule_arg(ctx: &Ctx<'_>, name: &str) -> Result<u8, Reply> {
-    let map = ctx.osdmap();
-    if !name.is_empty() {
-        let rule = map.crush.rule_id(name).ok_or_else(|| Reply::err(Errno::ENOENT, format!("specified rule {name} doesn't exist")))?;
-        return u8::try_from(rule).map_err(|_| invalid("rule out of range"));
+fn create_replicated(ctx: &mut Ctx<'_>, cmd: &Cmd, name: &str) -> Result<(), Reply> {
+    if cmd.int("fast_read")?.is_some_and(|on| on > 0) {
+        return Err(invalid("'fast_read' can only apply to erasure coding pool"));
     }
+    // For replicated pools the word in the profile's place is the rule's name.
+    let rule_name = match cmd.text("rule")? {
+        "" => cmd.text("erasure_code_profile")?,
+        given => given,
+    };
+    let map = ctx.osdmap();
+    let rule = rule_arg(ctx, &map, rule_name)?;
+    let sizes = replicated_sizes(ctx, cmd.int("size")?.filter(|s| *s > 0))?;
+    let pg_num = pg_num_arg(ctx, cmd, &map.crush, rule, sizes.size)?;
+    let new = plan(ctx, name, pg_num, cmd.int("pgp_num")?.unwrap_or(0), rule, sizes)?;
+    check_rule(&map.crush, rule, PoolType::REPLICATED, sizes.size)?;
+    let pool = make(ctx, &new, cmd)?;
+    insert(ctx, name, pool);
+    Ok(())
+}
+
+/// The number of PGs that a command asks for, 0 for the default. A pool that is to be large begins with more.
+pub fn pg_num_arg(ctx: &Ctx<'_>, cmd: &Cmd, crush: &CrushMap, rule: u8, size: u8) -> Result<i64, Reply> {
+    Ok(match cmd.int("pg_num")?.unwrap_or(0) {
+        0 if cmd.flag("bulk") && autoscale_mode(ctx, cmd)? == AutoscaleMode::ON => bulk_pg_num(ctx, crush, rule, size.into()),
+        given => given,
+    })
+}
+
+/// The number of the replicated rule that a pool without one gets.
+pub fn default_rule(ctx: &Ctx<'_>, map: &OsdMap) -> Option<u8> {
     let configured = ctx.int_option("osd_pool_default_crush_rule", -1);
     let first = map.crush.iter_rules().find(|(_, r)| r.kind == 1).map(|(n, _)| n);
     let chosen = u32::try_from(configured).ok().filter(|n| map.crush.rule(*n).is_some()).or(first);
-    chosen.and_then(|n| u8::try_from(n).ok()).ok_or_else(|| Reply::err(Errno::ENOENT, "no suitable CRUSH rule exists, check 'osd pool default crush *' config options"))
+    chosen.and_then(|n| u8::try_from(n).ok())
+}
+
+/// The number of the rule a pool is to use; the default one if none is named.
+fn rule_arg(ctx: &Ctx<'_>, map: &OsdMap, name: &str) -> Result<u8, Reply> {
+    if name.is_empty() {
+        let none = || Reply::err(Errno::ENOENT, "no suitable CRUSH rule exists, check 'osd pool default crush *' config options");
+        return default_rule(ctx, map).ok_or_else(none);
+    }
+    named_rule(&map.crush, name)
+}
+
+/// The number of the rule called `name`.
+pub fn named_rule(crush: &CrushMap, name: &str) -> Result<u8, Reply> {
+    let rule = crush.rule_id(name).ok_or_else(|| Reply::err(Errno::ENOENT, format!("specified rule {name} doesn't exist")))?;
+    u8::try_from(rule).map_err(|_| invalid("rule out of range"))
+}
+
+/// Refuses a rule that is not made for pools of this type and size (`CrushWrapper::check_crush_rule`).
+pub fn check_rule(crush: &CrushMap, rule: u8, kind: PoolType, size: u8) -> Result<(), Reply> {
+    match crush.rule(rule.into()).filter(|r| r.kind == kind.0) {
+        None => Err(invalid("(22) Invalid argument")),
+        Some(rule) if size < rule.min_size => Err(invalid("pool size is smaller than the crush rule min size")),
+        Some(rule) if size > rule.max_size => Err(invalid("pool size is bigger than the crush rule max size")),
+        Some(_) => Ok(()),
+    }
+}
+
+/// Sizes of a replicated pool of `size` copies, or of the default.
+pub fn replicated_sizes(ctx: &Ctx<'_>, size: Option<i64>) -> Result<Sizes, Reply> {
+    let size = size.unwrap_or_else(|| ctx.int_option("osd_pool_default_size", 3)).clamp(1, 255);
+    if size == 1 && !ctx.bool_option("mon_allow_pool_size_one", false) {
+        return Err(Reply::err(Errno::EPERM, "configuring pool size as 1 is disabled by default."));
+    }
+    let min_size = match ctx.int_option("osd_pool_default_min_size", 0) {
+        0 => size - size / 2,
+        given => given.clamp(1, size),
+    };
+    Ok(Sizes { size: size as u8, min_size: min_size as u8 })
 }
 
 /// Checks names and numbers, and fills in the defaults.
-pub fn plan(ctx: &Ctx<'_>, name: &str, pg_num: i64, pgp_num: i64, rule: u8, size: Option<i64>) -> Result<NewPool, Reply> {
+pub fn plan(ctx: &Ctx<'_>, name: &str, pg_num: i64, pgp_num: i64, rule: u8, sizes: Sizes) -> Result<NewPool, Reply> {
     if name.is_empty() {
         return Err(invalid("(22) Invalid argument"));
     }
@@ -91,16 +148,8 @@ pub fn plan(ctx: &Ctx<'_>, name: &str, pg_num: i64, pgp_num: i64, rule: u8, size
         let text = format!("'pgp_num' must be greater than 0 and lower or equal than 'pg_num', which in this case is {pg_num}");
         return Err(Reply::err(Errno::ERANGE, text));
     }
-    let size = size.unwrap_or_else(|| ctx.int_option("osd_pool_default_size", 3)).clamp(1, 255);
-    if size == 1 && !ctx.bool_option("mon_allow_pool_size_one", false) {
-        return Err(Reply::err(Errno::EPERM, "configuring pool size as 1 is disabled by default."));
-    }
-    let min_size = match ctx.int_option("osd_pool_default_min_size", 0) {
-        0 => size - size / 2,
-        given => given.clamp(1, size),
-    };
-    check_pgs_per_osd(ctx, None, pg_num, size)?;
-    Ok(NewPool { pg_num: pg_num as u32, pgp_num: pgp_num as u32, rule, size: size as u8, min_size: min_size as u8 })
+    check_pgs_per_osd(ctx, None, pg_num, sizes.size.into())?;
+    Ok(NewPool { pg_num: pg_num as u32, pgp_num: pgp_num as u32, rule, size: sizes.size, min_size: sizes.min_size })
 }
 
 /// Refuses numbers of PGs that no pool may have.
@@ -133,7 +182,8 @@ pub fn check_pgs_per_osd(ctx: &Ctx<'_>, pool: Option<PoolId>, pg_num: i64, size:
     Ok(())
 }
 
-fn make(ctx: &Ctx<'_>, new: &NewPool, cmd: &Cmd) -> Result<PgPool, Reply> {
+/// A pool as planned, with the settings that a command gives it.
+pub fn make(ctx: &Ctx<'_>, new: &NewPool, cmd: &Cmd) -> Result<PgPool, Reply> {
     let mut pool = blank(ctx, new);
     pool.pg_autoscale_mode = autoscale_mode(ctx, cmd)?;
     if cmd.flag("bulk") {
@@ -164,13 +214,12 @@ fn autoscale_mode(ctx: &Ctx<'_>, cmd: &Cmd) -> Result<AutoscaleMode, Reply> {
 }
 
 /// PGs that a pool which is to be large begins with: its OSDs' budget, with other such pools; the autoscaler goes on from there.
-fn bulk_pg_num(ctx: &Ctx<'_>, rule: u8, size: i64) -> i64 {
+fn bulk_pg_num(ctx: &Ctx<'_>, crush: &CrushMap, rule: u8, size: i64) -> i64 {
     let map = ctx.osdmap();
-    let of = |rule: u8| map.crush.rule_shares(rule.into()).into_keys().collect::<std::collections::BTreeSet<i32>>();
+    let of = |rule: u8| crush.rule_shares(rule.into()).into_keys().collect::<std::collections::BTreeSet<i32>>();
     let osds = of(rule);
     let others = map.pools.values().filter(|p| p.has_flag(PgPool::FLAG_BULK) && !of(p.crush_rule).is_disjoint(&osds)).count() as i64;
-    let size = if size > 0 { size } else { ctx.int_option("osd_pool_default_size", 3) }.max(1);
-    let share = osds.len() as i64 * ctx.int_option("mon_target_pg_per_osd", 100) / size / (1 + others);
+    let share = osds.len() as i64 * ctx.int_option("mon_target_pg_per_osd", 100) / size.max(1) / (1 + others);
     // The power of two below it: what is there already has its PGs, too.
     share.max(0).checked_ilog2().map_or(0, |bits| 1i64 << bits.min(16)).max(ctx.int_option("osd_pool_default_pg_num", 32))
 }

@@ -12,11 +12,11 @@ pub const COMMANDS: &[Entry] = &[entry("osd pool get", "osd", "r", get)];
 
 /// Every variable, in the order `all` prints them.
 const VARS: &[&str] = &[
-    "size", "min_size", "pg_num", "pgp_num", "crush_rule", "hashpspool", "nodelete", "nopgchange", "nosizechange",
+    "size", "min_size", "pg_num", "pgp_num", "crush_rule", "hashpspool", "allow_ec_overwrites", "nodelete", "nopgchange", "nosizechange",
     "write_fadvise_dontneed", "noscrub", "nodeep-scrub", "hit_set_type", "hit_set_period", "hit_set_count", "hit_set_fpp",
     "use_gmt_hitset", "target_max_objects", "target_max_bytes", "cache_target_dirty_ratio",
     "cache_target_dirty_high_ratio", "cache_target_full_ratio", "cache_min_flush_age", "cache_min_evict_age",
-    "erasure_code_profile", "allow_ec_overwrites", "min_read_recency_for_promote", "min_write_recency_for_promote",
+    "erasure_code_profile", "min_read_recency_for_promote", "min_write_recency_for_promote",
     "fast_read", "hit_set_grade_decay_rate", "hit_set_search_last_n", "scrub_min_interval", "scrub_max_interval",
     "deep_scrub_interval", "recovery_priority", "recovery_op_priority", "scrub_priority", "compression_mode",
     "compression_algorithm", "compression_required_ratio", "compression_max_blob_size", "compression_min_blob_size",

@@ -1,8 +1,8 @@
 //! `osd pool set`.
 
-use super::pool::{check_pg_num, check_pgs_per_osd};
+use super::pool::{check_pg_num, check_pgs_per_osd, check_rule};
 use super::pool_get::flag_of;
-use super::{Ctx, Entry, entry};
+use super::{Ctx, Entry, entry, pool_erasure};
 use crate::cmd::Cmd;
 use crate::reply::{Outcome, Reply};
 use crate::units::{self, Scale};
@@ -31,18 +31,16 @@ fn set(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         "pg_num" => set_pg_num(ctx, id, &pool, &val)?,
         "pg_num_actual" => set_pg_num_actual(ctx, id, &pool, &val)?,
         "pgp_num" | "pgp_num_actual" => set_pgp_num(ctx, id, &pool, &val, var == "pgp_num_actual")?,
-        "crush_rule" => set_rule(ctx, id, &val)?,
+        "crush_rule" => set_rule(ctx, id, &pool, &val)?,
         "pg_autoscale_mode" => {
             let mode = AutoscaleMode::from_name(&val).ok_or_else(|| invalid(format!("specified invalid mode {val}")))?;
             change(ctx, id, |p| p.pg_autoscale_mode = mode);
         }
-        "allow_ec_overwrites" => return Err(invalid("ec overwrites can only be enabled for an erasure coded pool")),
+        "allow_ec_overwrites" => set_overwrites(ctx, id, &pool, &val)?,
+        "fast_read" if !pool.is_erasure() => return Err(invalid("fast read is not supported in replication pool")),
         "fast_read" => {
             let on = units::parse_bool(&val).ok_or_else(|| invalid("expecting value 'true', 'false', '0', or '1'"))?;
-            if on {
-                return Err(invalid("fast read is not supported in replication pool"));
-            }
-            change(ctx, id, |p| p.fast_read = false);
+            change(ctx, id, |p| p.fast_read = on);
         }
         "use_gmt_hitset" => {
             let on = units::parse_bool(&val).ok_or_else(|| invalid("expecting value 'true', 'false', '0', or '1'"))?;
@@ -72,10 +70,13 @@ fn int(val: &str) -> Result<i64, Reply> {
 }
 
 fn set_size(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str, sure: bool) -> Result<(), Reply> {
-    let n = int(val)?;
     if pool.has_flag(PgPool::FLAG_NOSIZECHANGE) {
         return Err(Reply::err(Errno::EPERM, "pool size change is disabled; you must unset nosizechange flag for the pool first"));
     }
+    if pool.is_erasure() {
+        return Err(Reply::err(Errno::EOPNOTSUPP, "can not change the size of an erasure-coded pool"));
+    }
+    let n = int(val)?;
     if !(1..=10).contains(&n) {
         return Err(invalid("pool size must be between 1 and 10"));
     }
@@ -89,6 +90,7 @@ fn set_size(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str, sure: bool)
             return Err(Reply::err(Errno::EPERM, text));
         }
     }
+    check_rule(&ctx.osdmap().crush, pool.crush_rule, pool.pool_type, n as u8)?;
     if n > i64::from(pool.size) {
         check_pgs_per_osd(ctx, Some(id), pool.pg_num.into(), n)?;
     }
@@ -106,9 +108,13 @@ fn set_size(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str, sure: bool)
 }
 
 fn set_min_size(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result<(), Reply> {
+    if pool.has_flag(PgPool::FLAG_NOSIZECHANGE) {
+        return Err(Reply::err(Errno::EPERM, "pool min size change is disabled; you must unset nosizechange flag for the pool first"));
+    }
     let n = int(val)?;
-    if !(1..=i64::from(pool.size)).contains(&n) {
-        return Err(invalid(format!("pool min_size must be between 1 and size, which is set to {}", pool.size)));
+    let least = if pool.is_erasure() { pool_erasure::least_min_size(ctx, pool)? } else { 1 };
+    if !(least..=i64::from(pool.size)).contains(&n) {
+        return Err(invalid(format!("pool min_size must be between {least} and size, which is set to {}", pool.size)));
     }
     change(ctx, id, |p| p.min_size = n as u8);
     Ok(())
@@ -129,6 +135,7 @@ fn set_pg_num(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result
         return Ok(());
     }
     check_pg_num(ctx, n)?;
+    pool_erasure::check_pg_num(pool, n)?;
     if n > i64::from(pool.pg_num_target) {
         check_pgs_per_osd(ctx, Some(id), n, pool.size.into())?;
     }
@@ -148,6 +155,7 @@ fn set_pg_num_actual(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) ->
         return Ok(());
     }
     check_pg_num(ctx, n)?;
+    pool_erasure::check_pg_num(pool, n)?;
     let epoch = ctx.osdmap().epoch.next();
     if n < i64::from(pool.pg_num) {
         if n < i64::from(pool.pgp_num) {
@@ -194,10 +202,24 @@ fn set_pgp_num(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str, actual: 
     Ok(())
 }
 
-fn set_rule(ctx: &mut Ctx<'_>, id: PoolId, val: &str) -> Result<(), Reply> {
-    let rule = ctx.osdmap().crush.rule_id(val).and_then(|r| u8::try_from(r).ok());
+fn set_rule(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result<(), Reply> {
+    let crush = ctx.osdmap().crush.clone();
+    let rule = crush.rule_id(val).and_then(|r| u8::try_from(r).ok());
     let rule = rule.ok_or_else(|| Reply::err(Errno::ENOENT, format!("crush rule {val} does not exist")))?;
+    check_rule(&crush, rule, pool.pool_type, pool.size)?;
     change(ctx, id, |p| p.crush_rule = rule);
+    Ok(())
+}
+
+fn set_overwrites(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result<(), Reply> {
+    if !pool.is_erasure() {
+        return Err(invalid("ec overwrites can only be enabled for an erasure coded pool"));
+    }
+    match units::parse_bool(val) {
+        Some(true) => change(ctx, id, |p| p.flags |= PgPool::FLAG_EC_OVERWRITES),
+        Some(false) => return Err(invalid("ec overwrites cannot be disabled once enabled")),
+        None => return Err(invalid("expecting value 'true', 'false', '0', or '1'")),
+    }
     Ok(())
 }
 

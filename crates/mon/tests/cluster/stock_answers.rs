@@ -48,3 +48,8 @@ fn osds_pools_and_crush_are_answered_as_stock_answers() {
 fn keys_options_and_the_cluster_are_answered_as_stock_answers() {
     replay(include_str!("../data/stock_16_2_cluster.jsonl"));
 }
+
+#[test]
+fn erasure_codes_are_answered_as_stock_answers() {
+    replay(include_str!("../data/stock_16_2_erasure.jsonl"));
+}

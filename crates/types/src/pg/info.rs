@@ -4,6 +4,7 @@ use super::stat::PgStat;
 use crate::map::SnapIntervals;
 use crate::{EVersion, Epoch, HObject, OsdId, ShardPgId, Utime};
 use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
+use std::fmt;
 
 /// An OSD holding a shard of a PG (`pg_shard_t`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Encode, Decode)]
@@ -12,6 +13,16 @@ pub struct PgShard {
     pub osd: OsdId,
     /// -1 in replicated pools.
     pub shard: i8,
+}
+
+impl fmt::Display for PgShard {
+    /// `3`, or `3(1)` where places count.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.shard {
+            ..0 => self.osd.fmt(f),
+            shard => write!(f, "{}({shard})", self.osd),
+        }
+    }
 }
 
 /// What became of a PG over time (`pg_history_t`).

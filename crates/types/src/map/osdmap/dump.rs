@@ -249,6 +249,12 @@ pub fn print_osds(osds: &[OsdId]) -> String {
     format!("[{}]", list.join(","))
 }
 
+/// `[0,NONE,2]`: the set of a placement group, whose places may be empty (`pg_vector_string`).
+pub fn print_pg_osds(osds: &[OsdId]) -> String {
+    let one = |osd: &OsdId| if *osd == OsdId::HOLE { "NONE".to_owned() } else { osd.to_string() };
+    format!("[{}]", osds.iter().map(one).collect::<Vec<_>>().join(","))
+}
+
 /// 16.16 as the single-precision number upstream computes.
 fn fixed(x: u32) -> f32 {
     x as f32 / 65536.0

@@ -15,7 +15,7 @@ mod mapping;
 
 pub use apply::ApplyError;
 pub use codec::{MAP_FEATURES, SIGNIFICANT_FEATURES};
-pub use dump::print_osds;
+pub use dump::{print_osds, print_pg_osds};
 pub(crate) use dump::settings;
 pub use flags::{cluster_flag_by_name, cluster_flags_string, osd_state_names, CLUSTER_FLAGS, OSD_STATES};
 pub use incremental::OsdMapIncremental;
