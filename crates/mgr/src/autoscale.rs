@@ -404,6 +404,25 @@ mod tests {
     }
 
     #[test]
+    fn chunks_take_less_room_than_copies_and_their_pgs_are_not_merged() {
+        let (mut map, mut pgs) = cluster();
+        let profile = [("k", "2"), ("m", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        map.erasure_code_profiles.insert("p".to_owned(), profile.into());
+        let erasure = |p: &mut PgPool| (p.pool_type, p.erasure_code_profile) = (types::map::PoolType::ERASURE, "p".to_owned());
+        add(&mut map, &mut pgs, 1, 0, 300, erasure);
+        let target = targets(&AutoscaleSettings::default(), &map, &pgs).remove(0);
+        assert_eq!((target.raw_used_rate, target.capacity_ratio, target.final_pg_num), (1.5, 0.5, 128));
+        let (mut map, mut pgs) = cluster();
+        let large = |p: &mut PgPool| (p.pg_num, p.pg_num_target) = (1024, 1024);
+        add(&mut map, &mut pgs, 1, 0, 0, large);
+        add(&mut map, &mut pgs, 2, 0, 0, |p| {
+            large(p);
+            erasure(p);
+        });
+        assert_eq!(wanted(&map, &pgs), [(1, 32, true), (2, 1024, false)]);
+    }
+
+    #[test]
     fn health_tells_of_pools_that_are_only_warned_of_and_of_promises_that_cannot_be_kept() {
         let (mut map, mut pgs) = cluster();
         add(&mut map, &mut pgs, 1, 0, 150, |p| p.pg_autoscale_mode = AutoscaleMode::WARN);

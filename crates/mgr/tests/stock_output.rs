@@ -249,6 +249,52 @@ sum       945 MiB  29 GiB   945 MiB  30 GiB
     assert!(sum.contains(wanted), "{sum}");
 }
 
+/// The third place of every PG of pool 2, which is erasure-coded, is empty.
+fn with_empty_places() -> Mgr {
+    let (mut mgr, mut map) = (Mgr::new(MgrSettings::default()), osdmap());
+    let profile = [("k", "2"), ("m", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+    map.erasure_code_profiles.insert("p".to_owned(), profile.into());
+    if let Some(pool) = map.pools.get_mut(&PoolId(2)) {
+        (pool.pool_type, pool.erasure_code_profile) = (types::map::PoolType::ERASURE, "p".to_owned());
+    }
+    mgr.handle_osdmap(at(40), Arc::new(map));
+    for osd in 0..3 {
+        let mut report = report(osd);
+        for (_, stat) in report.pgs.iter_mut().filter(|(pg, _)| pg.pool == PoolId(2)) {
+            stat.state = PgState::ACTIVE | PgState::UNDERSIZED | PgState::DEGRADED;
+            (stat.up[2], stat.acting[2]) = (OsdId::HOLE, OsdId::HOLE);
+            stat.avail_no_missing = (0..).zip(&stat.acting[..2]).map(|(shard, osd)| PgShard { osd: *osd, shard }).collect();
+            let sum = &mut stat.stats.sum;
+            sum.num_objects_degraded = sum.num_objects;
+        }
+        mgr.handle_stats(at(50), report);
+    }
+    mgr.handle_tick(at(50));
+    mgr
+}
+
+#[test]
+fn an_empty_place_is_none_and_no_osd() {
+    let mut mgr = with_empty_places();
+    let dump = text(&mut mgr, r#"{"prefix": "pg dump", "dumpcontents": ["pgs"]}"#);
+    assert!(dump.contains("[2,1,NONE]") && !dump.contains(&OsdId::HOLE.to_string()), "{dump}");
+    assert!(text(&mut mgr, r#"{"prefix": "pg ls"}"#).contains("[2,1,NONE]p2"));
+    let json: serde_json::Value = serde_json::from_str(&text(&mut mgr, r#"{"prefix": "pg dump", "dumpcontents": ["pgs"], "format": "json"}"#)).unwrap();
+    let pgs = json["pg_map"]["pg_stats"].as_array().or(json["pg_stats"].as_array()).unwrap();
+    let stat = pgs.iter().find(|pg| pg["pgid"] == "2.0").unwrap();
+    assert_eq!((&stat["up"][2], &stat["avail_no_missing"]), (&serde_json::json!(OsdId::HOLE.0), &serde_json::json!(["2(0)", "1(1)"])));
+    // Of every PG two of three chunks are there: k of them.
+    let reply = run(&mut mgr, r#"{"prefix": "osd ok-to-stop", "ids": ["0"]}"#);
+    assert_eq!(reply.result, -16, "{}", reply.status);
+    let digest = mgr.digest(at(50));
+    let pool = &digest.pools[&PoolId(2)];
+    assert_eq!(pool.raw_used_rate, 1.5);
+    assert!((pool.max_avail as f64 / digest.pools[&PoolId(1)].max_avail as f64 - 2.0).abs() < 1e-6, "three copies, or one and a half");
+    assert!(digest.pgs_by_osd.as_ref().unwrap().keys().all(|osd| *osd != OsdId::HOLE));
+    let health = format!("{:?}", digest.health);
+    assert!(health.contains("PG_DEGRADED") && health.contains("1/3 objects degraded"), "{health}");
+}
+
 #[test]
 fn ok_to_stop_counts_what_is_left() {
     let mut mgr = cluster();

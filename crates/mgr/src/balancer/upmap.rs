@@ -277,6 +277,44 @@ mod tests {
         }
     }
 
+    /// A pool of `k` + 1 chunks, each on a host of its own.
+    fn chunks(map: &mut OsdMap, k: u8) -> PgPool {
+        let mut crush = crush::CrushMap::clone(&map.crush);
+        let rule = crush::SimpleRule { name: "ec", root: "default", failure_domain: "host", class: None, kind: crush::RuleKind::Erasure };
+        let rule = crush.add_simple_rule(rule).unwrap();
+        map.crush = Arc::new(crush);
+        let profile = [("k", k.to_string()), ("m", "1".to_owned())].map(|(name, value)| (name.to_owned(), value));
+        map.erasure_code_profiles.insert("p".to_owned(), profile.into());
+        let pool_type = types::map::PoolType::ERASURE;
+        PgPool { pool_type, erasure_code_profile: "p".to_owned(), ..PgPool::replicated(k + 1, 128, rule as u8) }
+    }
+
+    #[test]
+    fn chunks_are_spread_by_their_bytes_and_keep_their_places() {
+        let (mut map, mut pgs) = cluster(&[&[100, 200, 300], &[300, 100, 200], &[200, 300, 100]]);
+        let pool = chunks(&mut map, 2);
+        add_pool(&mut map, &mut pgs, 1, pool, || 5 * GIB);
+        let before = worst(&map, &pgs);
+        assert!(before > 10.0, "not worth a test: {before}");
+        balance(&mut map, &mut pgs, &WIDE);
+        assert!(worst(&map, &pgs) < 1.5, "{:?}", off(&map, &pgs));
+        assert_rules_hold(&map);
+    }
+
+    #[test]
+    fn a_place_that_nobody_has_is_no_osd_to_move_from_or_to() {
+        let (mut map, mut pgs) = cluster(&[&[100, 200, 300], &[300, 100, 200], &[200, 300, 100]]);
+        // Four chunks, three hosts.
+        let pool = chunks(&mut map, 3);
+        add_pool(&mut map, &mut pgs, 1, pool, || 5 * GIB);
+        let holes = |map: &OsdMap| map.pgs(PoolId(1)).filter(|pg| map.pg_to_up_acting(*pg).up.contains(&OsdId::HOLE)).count();
+        assert_eq!(holes(&map), 128);
+        assert!(balance(&mut map, &mut pgs, &WIDE) > 0);
+        assert_eq!(holes(&map), 128);
+        assert!(map.pg_upmap_items.values().flatten().all(|(from, to)| *from != OsdId::HOLE && *to != OsdId::HOLE));
+        assert!(Model::new(&map, &pgs, &BTreeSet::new()).osds.keys().all(|osd| *osd != OsdId::HOLE));
+    }
+
     #[test]
     fn a_round_moves_no_more_than_it_may() {
         let (mut map, mut pgs) = cluster(&[&[100, 200, 300], &[300, 100, 200], &[200, 300, 100]]);

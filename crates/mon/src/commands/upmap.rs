@@ -65,7 +65,7 @@ fn set(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     }
     let (mut osds, mut status) = (Vec::new(), String::new());
     for osd in given {
-        match osds.contains(&osd) {
+        match osd != OsdId::HOLE && osds.contains(&osd) {
             true => status += &format!("osd.{osd} already exists, "),
             false => osds.push(osd),
         }
