@@ -1,5 +1,6 @@
 //! Where OSDs stand in the CRUSH hierarchy: the first map, and the place a booting OSD takes.
 
+use crate::commands::ec_profile;
 use crate::env::Env;
 use crate::services::osdmap::OsdMapService;
 use crush::CrushMap;
@@ -11,9 +12,6 @@ use types::map::OsdMap;
 /// Smallest weight an OSD gets, so that it gets some data.
 const WEIGHT_MIN_TIB: f64 = 0.00001;
 
-/// The erasure-code profile of a new cluster.
-const DEFAULT_PROFILE: [(&str, &str); 4] = [("k", "2"), ("m", "2"), ("plugin", "jerasure"), ("technique", "reed_sol_van")];
-
 /// Gives a new cluster's map its root, its replicated rule and its default profile. The rule spreads copies over what
 /// `osd_crush_chooseleaf_type` says (0 OSDs, 1 hosts); unset, over hosts: two copies on one machine are lost together.
 /// A cluster on a single machine sets it to 0, as `cuttlebone up` does.
@@ -23,7 +21,7 @@ pub fn first_crush(env: &Env, map: &mut OsdMap) {
     let domain = blank.type_name(kind).unwrap_or("host").to_owned();
     let crush = CrushMap::build_default(&[], &domain).unwrap_or(blank);
     map.crush = Arc::new(crush);
-    let profile = DEFAULT_PROFILE.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let profile = ec_profile::default_pairs(env.options.get(ec_profile::DEFAULT_OPTION).map(String::as_str));
     map.erasure_code_profiles.insert("default".into(), profile);
 }
 

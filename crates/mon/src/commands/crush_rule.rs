@@ -69,15 +69,17 @@ fn create_replicated(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 
 fn create_erasure(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let (name, profile) = (cmd.text("name")?, cmd.text("profile")?);
-    let profile = if profile.is_empty() { "default" } else { profile };
+    let profile_name = if profile.is_empty() { "default" } else { profile };
     if pending_crush(&ctx.state.osdmap).rule_id(name).is_some() {
         return Ok(Reply::status(format!("rule {name} already exists")));
     }
-    let profile = ec_profile::read(ctx, profile)?;
-    edit(ctx, |crush| {
+    let profile = ec_profile::read(ctx, profile_name)?;
+    let made = edit(ctx, |crush| {
         let number = ec_profile::add_rule(crush, name, &profile)?;
         Ok((true, Reply::status(format!("created rule {name} at {number}"))))
-    })
+    })?;
+    ec_profile::restore_default(ctx, profile_name);
+    Ok(made)
 }
 
 fn rm(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {

@@ -21,7 +21,9 @@ pub const COMMANDS: &[Entry] = &[
 
 type Pairs = BTreeMap<String, String>;
 
-/// `osd_pool_default_erasure_code_profile`'s own default.
+/// The profile that is called `default`, and whose words the others take over.
+pub const DEFAULT_OPTION: &str = "osd_pool_default_erasure_code_profile";
+/// Its own default.
 const DEFAULT: &str = "plugin=jerasure technique=reed_sol_van k=2 m=2";
 
 fn invalid(text: impl Into<String>) -> Reply {
@@ -108,15 +110,7 @@ fn check_unused(map: &OsdMap, name: &str) -> Result<(), Reply> {
 
 /// What a command's words ask for: over the default profile, unless they name another plugin.
 fn given(ctx: &Ctx<'_>, words: &[String]) -> Result<Pairs, Reply> {
-    let pair = |word: &str| {
-        let (key, value) = word.split_once('=').unwrap_or((word, ""));
-        (key.to_owned(), value.to_owned())
-    };
-    let default = ctx.env.option(ctx.state, "osd_pool_default_erasure_code_profile").filter(|v| !v.trim().is_empty());
-    let mut all: Pairs = match serde_json::from_str(default.as_deref().unwrap_or(DEFAULT)) {
-        Ok(pairs) => pairs,
-        Err(_) => default.as_deref().unwrap_or(DEFAULT).split_whitespace().map(pair).collect(),
-    };
+    let mut all = default_pairs(ctx.env.option(ctx.state, DEFAULT_OPTION).as_deref());
     let words: Pairs = words.iter().map(|word| pair(word)).collect();
     if let Some((old, new)) = words.keys().find_map(|key| Some((key, key.strip_prefix("ruleset-")?))) {
         return Err(invalid(format!("property '{old}' is no longer supported; try 'crush-{new}' instead")));
@@ -126,6 +120,18 @@ fn given(ctx: &Ctx<'_>, words: &[String]) -> Result<Pairs, Reply> {
     }
     all.extend(words);
     Ok(all)
+}
+
+/// `k=2`
+fn pair(word: &str) -> (String, String) {
+    let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    (key.to_owned(), value.to_owned())
+}
+
+/// The profile that [`DEFAULT_OPTION`] says, as JSON or in words.
+pub fn default_pairs(option: Option<&str>) -> Pairs {
+    let text = option.filter(|text| !text.trim().is_empty()).unwrap_or(DEFAULT);
+    serde_json::from_str(text).unwrap_or_else(|_| text.split_whitespace().map(pair).collect())
 }
 
 /// `{k=2,m=1}`
@@ -143,7 +149,11 @@ fn failure_domain(ctx: &Ctx<'_>, map: &OsdMap) -> String {
 /// The profile called `name`, read: with the cluster's failure domain and stripe unit where it does not say.
 pub fn read(ctx: &Ctx<'_>, name: &str) -> Result<Profile, Reply> {
     let map = ctx.osdmap();
-    let pairs = map.erasure_code_profiles.get(name).cloned().unwrap_or_default();
+    let pairs = match map.erasure_code_profiles.get(name) {
+        Some(pairs) => pairs.clone(),
+        None if name == "default" => default_pairs(ctx.env.option(ctx.state, DEFAULT_OPTION).as_deref()),
+        None => Pairs::new(),
+    };
     if !pairs.contains_key("plugin") {
         let text = "cannot determine the erasure code plugin because there is no 'plugin' entry in the erasure_code_profile";
         return Err(invalid(format!("{text} {}", show(&pairs))));
@@ -158,6 +168,14 @@ pub fn read(ctx: &Ctx<'_>, name: &str) -> Result<Profile, Reply> {
         profile.stripe_unit = u32::try_from(unit.clamp(32, 1 << 30)).unwrap_or(4096).next_multiple_of(32);
     }
     Ok(profile)
+}
+
+/// Makes the profile `default` anew if a rule or a pool of it is made and somebody has removed it.
+pub fn restore_default(ctx: &mut Ctx<'_>, name: &str) {
+    if name == "default" && !ctx.osdmap().erasure_code_profiles.contains_key(name) {
+        let pairs = default_pairs(ctx.env.option(ctx.state, DEFAULT_OPTION).as_deref());
+        ctx.state.osdmap.change().new_erasure_code_profiles.insert(name.to_owned(), pairs);
+    }
 }
 
 /// Adds the rule of a profile's pools: one chunk in each failure domain, positions kept.

@@ -42,6 +42,7 @@ pub fn create(ctx: &mut Ctx<'_>, cmd: &Cmd, name: &str) -> Result<(), Reply> {
     if crush != *pending {
         ctx.state.osdmap.set_crush(&crush);
     }
+    ec_profile::restore_default(ctx, profile_name);
     insert(ctx, name, pool);
     Ok(())
 }

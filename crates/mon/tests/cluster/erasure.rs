@@ -93,6 +93,23 @@ fn the_default_kind_of_pool_can_be_erasure() {
 }
 
 #[test]
+fn the_default_profile_is_what_the_option_says_and_comes_back_when_it_is_needed() {
+    let option = ("osd_pool_default_erasure_code_profile", r#"{"plugin": "isa", "k": "2", "m": "1"}"#);
+    let mut lab = Lab::new(&[OPTIONS, &[option]].concat());
+    (0..3).for_each(|osd| assert_ne!(lab.add_osd(osd), ADMIN));
+    let get = json!({"prefix": "osd erasure-code-profile get", "name": "default"});
+    assert_eq!(lab.ok(get.clone()).out, "k=2\nm=1\nplugin=isa\n");
+    lab.ok(json!({"prefix": "osd erasure-code-profile rm", "name": "default"}));
+    assert_eq!(lab.cmd(get.clone()).result, -2);
+    pool(&mut lab, json!({"pool": "e", "pg_num": 8}));
+    assert_eq!(lab.ok(get).out, "k=2\nm=1\nplugin=isa\n");
+    assert_eq!(lab.json(json!({"prefix": "osd dump"}))["pools"][0]["size"], 3);
+    // Another plugin's profile does not take over the words of the default one.
+    profile(&mut lab, "j", &["plugin=jerasure", "technique=cauchy_good"], false);
+    assert!(lab.ok(json!({"prefix": "osd erasure-code-profile get", "name": "j"})).out.contains("k=7\nm=3\npacketsize=2048\n"));
+}
+
+#[test]
 fn pgs_of_chunks_are_split_and_not_merged() {
     let mut lab = three();
     profile(&mut lab, "p21", &["k=2", "m=1"], false);
