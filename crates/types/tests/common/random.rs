@@ -110,7 +110,13 @@ fn overrides(rng: &mut ChaCha8Rng, map: &mut OsdMap, id: PoolId, pool: &PgPool, 
     for seed in 0..pool.pg_num {
         let pg = PgId { pool: id, seed };
         if rng.random_bool(0.1) {
-            map.pg_temp.insert(pg, set(rng, osds, pool.size));
+            let mut temp = set(rng, osds, pool.size);
+            if pool.is_erasure() {
+                // Chunks that nobody has, and a set that ends early.
+                temp.iter_mut().filter(|_| rng.random_bool(0.3)).for_each(|osd| *osd = OsdId::HOLE);
+                temp.truncate(rng.random_range(1..=usize::from(pool.size)));
+            }
+            map.pg_temp.insert(pg, temp);
         }
         if rng.random_bool(0.1) {
             map.primary_temp.insert(pg, OsdId(rng.random_range(0..osds)));
