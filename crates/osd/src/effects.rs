@@ -4,17 +4,19 @@ use crate::disk::Disk;
 use crate::ops::Limits;
 use crate::perf::{DevicePerf, Perf};
 use crate::reserver::Reserver;
+use crate::stripe::Striping;
 use qos::{Class, Share};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 use store::{Bulk, PlaceId, Placed, ReadData, ReadFlags, ReadId, Transaction, TxcId};
 use types::map::OsdMap;
-use types::msg::internal_osd::{DiskSpace, PgBody, PgMessage, Round};
+use types::msg::internal_osd::{DiskSpace, PgBody, PgMessage, Round, ShardRead};
 use types::msg::mon::PaxosHeader;
 use types::msg::{BufList, LogEntry, LogPrio, MLog, Message};
-use types::{EntityInst, EntityKind, EntityName, Epoch, Errno, HObject, Mono, Now, OsdId, PgId, ShardPgId};
+use types::{EntityInst, EntityKind, EntityName, Epoch, Errno, HObject, Mono, Now, OsdId, PgId, PoolId, ShardPgId};
 
 /// A client's session, numbered by the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -81,14 +83,14 @@ pub(crate) enum PgStep {
 }
 
 /// What a finished read belongs to.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ReadRoute {
     pub pgid: PgId,
     pub interval: Epoch,
     pub what: ReadFor,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum ReadFor {
     /// The running operation with this number.
     Op(u64),
@@ -96,6 +98,12 @@ pub(crate) enum ReadFor {
     Push { to: OsdId, object: HObject },
     /// A scrub's description of copies.
     Scrub,
+    /// Our own shard, for what is put together under this number.
+    Shard(ReadId),
+    /// Our shard, for another OSD.
+    Peer(Box<ShardRead>),
+    /// An object that we lack, and that is computed out of other shards.
+    Rebuild { object: HObject },
 }
 
 /// How long the store takes to make transactions durable, since the last report.
@@ -140,6 +148,8 @@ pub(crate) struct Shared {
     pub map: Arc<OsdMap>,
     pub limits: Limits,
     pub rng: ChaCha8Rng,
+    /// How objects of erasure-coded pools lie on shards.
+    pub striping: BTreeMap<PoolId, Rc<Striping>>,
     pub perf: Perf,
     pub device_perf: DevicePerf,
     pub history: crate::command::History,
@@ -264,6 +274,18 @@ const ARRIVES_ALONE: Duration = Duration::from_millis(500);
 const CLIENTS_GONE: Duration = Duration::from_secs(1);
 
 impl Shared {
+    /// A new map is in use.
+    pub fn handle_map(&mut self, map: Arc<OsdMap>) {
+        self.striping.retain(|pool, _| map.pools.contains_key(pool));
+        for id in map.pools.iter().filter(|(_, pool)| pool.is_erasure()).map(|(id, _)| *id) {
+            // What a pool's profile says does not change.
+            if !self.striping.contains_key(&id) && let Some(striping) = Striping::of_pool(&map, id) {
+                self.striping.insert(id, Rc::new(striping));
+            }
+        }
+        self.map = map;
+    }
+
     /// True if no client has asked for anything lately.
     fn is_alone(&self, now: Mono) -> bool {
         now - self.client_seen > CLIENTS_GONE

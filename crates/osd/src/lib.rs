@@ -36,6 +36,7 @@ mod sessions;
 mod shares;
 mod slow;
 mod snaps;
+mod stripe;
 mod space;
 mod storing;
 mod stages;

@@ -61,6 +61,25 @@ impl Mutation {
         self.steps.push(step);
     }
 
+    /// This between what `around` does first, which is to make a clone, and the rest of that.
+    pub fn within(self, around: &Mutation) -> Mutation {
+        let first = around.steps.iter().take_while(|step| matches!(step, Step::Clone { .. })).count();
+        let (front, back) = around.steps.split_at(first);
+        Mutation { steps: front.iter().cloned().chain(self.steps).chain(back.iter().cloned()).collect() }
+    }
+
+    /// The ranges that are written, if apart from attributes and clones nothing else changes.
+    pub fn overwritten(&self) -> Option<Vec<(u64, u64)>> {
+        let range = |step: &Step| match step {
+            Step::Write { off, data } => Some(Some((*off, data.len() as u64))),
+            Step::Touch | Step::SetAttr { .. } | Step::RmAttr { .. } | Step::AllocHint { .. } => Some(None),
+            Step::Clone { .. } | Step::SetCloneInfo { .. } | Step::RemoveClone { .. } | Step::Unshow { .. } => Some(None),
+            _ => None,
+        };
+        let all: Option<Vec<Option<(u64, u64)>>> = self.steps.iter().map(range).collect();
+        all.map(|all| all.into_iter().flatten().collect())
+    }
+
     /// The same steps as the store takes them, on `obj`.
     pub fn into_transaction(self, txn: &mut Transaction, obj: &HObject) {
         let idx = txn.obj(obj);

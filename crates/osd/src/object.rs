@@ -14,6 +14,9 @@ pub const INFO_ATTR: &[u8] = b"_";
 /// The attribute of a live object that holds its `SnapSet`, if it ever met a snapshot.
 pub const SNAPSET_ATTR: &[u8] = b"snapset";
 
+/// The attribute of an object of an erasure-coded pool that says which shard of it this is: one byte.
+pub const SHARD_ATTR: &[u8] = b"@shard";
+
 /// The stored name of a client's attribute.
 pub fn user_attr(name: &[u8]) -> BString {
     [INFO_ATTR, name].concat().into()

@@ -117,10 +117,11 @@ impl Osd {
         let keep = crate::keep::Keep::load(disk).map_err(LoadError::Store)?;
         let commands = crate::command::Commands::new(&config);
         let memory = crate::memory::Plan::new(&commands.config, config.memory, 1);
-        let sh = Shared {
+        let mut sh = Shared {
             whoami: config.whoami,
             map: maps.newest.clone(),
             limits: config.limits.clone(),
+            striping: BTreeMap::new(),
             rng: ChaCha8Rng::from_seed(seed),
             perf: Perf::default(),
             device_perf: Default::default(),
@@ -173,6 +174,7 @@ impl Osd {
             log_entries_degraded: config.log_entries_max,
             log_dups_tracked: commands.log_dups_tracked(),
         };
+        sh.handle_map(maps.newest.clone());
         let mut osd = Osd {
             config,
             sh,
@@ -456,6 +458,11 @@ impl Osd {
                 }
                 _ => {}
             },
+            Message::ShardRead(m) => match self.pgs.get_mut(&m.pgid) {
+                Some(pg) => pg.handle_shard_read(&mut cx, m),
+                None => crate::pg::refuse_shard_read(&mut cx, &m),
+            },
+            Message::ShardReadReply(m) => with_pg(&mut self.pgs, m.pgid, |pg| pg.handle_shard_read_reply(&mut cx, m)),
             Message::OsdHeartbeat(m) => self.heartbeats.handle(&mut cx, m),
             Message::OsdPing(m) if m.is_reply => self.handle_ping_answer(now, disk, from, &m, fx),
             Message::OsdSessionLost(m) => self.ask_peer_again(now, disk, m.osd, fx),
@@ -512,7 +519,7 @@ impl Osd {
             return;
         }
         self.sh.perf.maps(taken.len() as u64);
-        self.sh.map = self.maps.newest.clone();
+        self.sh.handle_map(self.maps.newest.clone());
         self.sh.spaces.handle_map(&self.sh.map);
         self.sh.leases.handle_map(self.sh.map.epoch);
         self.configure_store(disk);
@@ -736,6 +743,7 @@ fn epoch_of(msg: &Message) -> Option<Epoch> {
         Message::MOsdOp(m) => Some(m.epoch),
         Message::RepOp(RepOp { epoch, .. }) | Message::RepOpReply(RepOpReply { epoch, .. }) => Some(*epoch),
         Message::PgMessage(m) => Some(m.epoch),
+        Message::ShardRead(m) => Some(m.epoch),
         _ => None,
     }
 }

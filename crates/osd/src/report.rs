@@ -303,7 +303,7 @@ impl Osd {
     }
 
     fn mgr_stats(&mut self, now: Now, disk: &dyn Disk) -> MgrStats {
-        let (me, epoch) = (self.sh.whoami, self.maps.epoch());
+        let (me, epoch, map) = (self.sh.whoami, self.maps.epoch(), self.maps.newest.clone());
         let mut pgs: BTreeMap<PgId, PgStat> = BTreeMap::new();
         let mut pools: BTreeMap<PoolId, StoreStatfs> = BTreeMap::new();
         let (mut primary, mut replica, mut stray) = (0u64, 0u64, 0u64);
@@ -315,7 +315,7 @@ impl Osd {
             match (pg.is_primary(me), pg.walk.mapping.involves(me)) {
                 (true, _) => {
                     primary += 1;
-                    pgs.insert(*id, pg.report(now, epoch));
+                    pgs.insert(*id, pg.report(now, &map));
                 }
                 (_, true) => replica += 1,
                 _ => stray += 1,

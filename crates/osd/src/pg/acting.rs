@@ -41,14 +41,38 @@ pub(super) fn choose_acting(m: &Mapping, usable: &BTreeSet<OsdId>, auth: OsdId, 
     want
 }
 
+/// The same where copies are shards, `count` of them: no two of the same.
+fn choose_shards(
+    m: &Mapping,
+    usable: &BTreeSet<OsdId>,
+    auth: OsdId,
+    temp_primary: Option<OsdId>,
+    count: usize,
+    shard_of: impl Fn(OsdId) -> Option<u8>,
+) -> Vec<OsdId> {
+    let first = temp_primary.iter().chain([&m.up_primary]).chain(&m.acting).chain([&auth]).find(|o| usable.contains(o));
+    let (mut want, mut taken) = (Vec::new(), BTreeSet::new());
+    for osd in first.into_iter().chain(&m.up).chain(&m.acting).chain(usable).filter(|o| usable.contains(o)) {
+        let is_new = !want.contains(osd) && want.len() < count;
+        if is_new && shard_of(*osd).is_none_or(|shard| taken.insert(shard)) {
+            want.push(*osd);
+        }
+    }
+    want
+}
+
 fn same_set(a: &[OsdId], b: &[OsdId]) -> bool {
     a.len() == b.len() && a.iter().all(|o| b.contains(o))
 }
 
 impl Pg {
-    /// The acting set that the usable copies make.
-    pub(super) fn wanted_acting(&self, cx: &Cx<'_>, usable: &BTreeSet<OsdId>, auth: OsdId) -> Vec<OsdId> {
-        choose_acting(&self.walk.mapping, usable, auth, cx.sh.map.primary_temp.get(&self.id).copied())
+    /// The acting set that the usable copies make. `shard_of` says which shard each of them is, if that is known.
+    pub(super) fn wanted_acting(&self, cx: &Cx<'_>, usable: &BTreeSet<OsdId>, auth: OsdId, shard_of: impl Fn(OsdId) -> Option<u8>) -> Vec<OsdId> {
+        let (m, temp_primary) = (&self.walk.mapping, cx.sh.map.primary_temp.get(&self.id).copied());
+        match cx.sh.striping.get(&self.id.pool) {
+            Some(striping) => choose_shards(m, usable, auth, temp_primary, striping.shards(), shard_of),
+            None => choose_acting(m, usable, auth, temp_primary),
+        }
     }
 
     /// True if these act already.
@@ -110,7 +134,7 @@ mod tests {
 
     fn mapping(up: &[i32], acting: &[i32]) -> Mapping {
         let first = |list: &[i32]| OsdId(*list.first().unwrap());
-        Mapping { up: osds(up), up_primary: first(up), acting: osds(acting), primary: first(acting), size: 3, min_size: 2, bits: 0, premerge: false }
+        Mapping { up: osds(up), up_primary: first(up), acting: osds(acting), primary: first(acting), size: 3, min_size: 2, need: 1, bits: 0, premerge: false }
     }
 
     fn choose(m: &Mapping, usable: &[i32], auth: i32) -> Vec<OsdId> {

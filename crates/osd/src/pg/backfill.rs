@@ -19,6 +19,7 @@ use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, Effect};
 use crate::ops::pg_range;
 use crate::snaps::are_of_one;
+use crate::stripe::undo;
 use std::collections::{BTreeMap, BTreeSet};
 use types::msg::internal_osd::{PgBody, Round};
 use types::{EVersion, HObject, OsdId, Snap};
@@ -93,6 +94,13 @@ impl Pg {
     /// Objects of a range as the store lists them, and where the page ends: not between an object and its clones, those that it may
     /// have later included, so that whatever goes by pages has all or nothing of an object behind it.
     pub(super) fn list(&self, cx: &mut Cx<'_>, begin: &HObject, end: &HObject, limit: usize) -> (Vec<HObject>, HObject) {
+        let (mut objects, next) = self.list_all(cx, begin, end, limit);
+        objects.retain(|object| !undo::is(object));
+        (objects, next)
+    }
+
+    /// The same with what waits beside objects.
+    fn list_all(&self, cx: &mut Cx<'_>, begin: &HObject, end: &HObject, limit: usize) -> (Vec<HObject>, HObject) {
         let page = cx.disk.list(self.coll, begin, end, limit).and_then(|(mut objects, next)| {
             if next >= *end {
                 return Ok((objects, next));

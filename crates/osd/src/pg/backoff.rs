@@ -21,6 +21,8 @@ pub(crate) struct Backoffs {
 
 #[derive(Debug)]
 struct Backoff {
+    /// The PG as its client named it.
+    pgid: ShardPgId,
     id: u64,
     begin: HObject,
     end: HObject,
@@ -28,10 +30,10 @@ struct Backoff {
 
 impl Backoffs {
     /// Tells everybody to go on.
-    pub fn release_all(&mut self, cx: &mut Cx<'_>, pgid: ShardPgId) {
+    pub fn release_all(&mut self, cx: &mut Cx<'_>) {
         for (session, b) in std::mem::take(&mut self.blocked) {
             let msg = MOsdBackoff {
-                pgid,
+                pgid: b.pgid,
                 epoch: cx.sh.map.epoch,
                 op: MOsdBackoff::UNBLOCK,
                 id: b.id,
@@ -75,14 +77,14 @@ impl Pg {
         let id = cx.sh.next_op;
         let (begin, end) = pg_range(self.id, self.walk.mapping.bits);
         let msg = MOsdBackoff {
-            pgid: self.coll,
+            pgid: op.msg.pgid,
             epoch: cx.sh.map.epoch,
             op: MOsdBackoff::BLOCK,
             id,
             begin: begin.clone(),
             end: end.clone(),
         };
-        self.backoffs.blocked.insert(session, Backoff { id, begin, end });
+        self.backoffs.blocked.insert(session, Backoff { pgid: op.msg.pgid, id, begin, end });
         self.backoffs.unheard.insert(session, id);
         cx.send(Peer::Session(session), 0, msg, Durable::Now);
     }

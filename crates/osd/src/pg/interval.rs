@@ -3,6 +3,7 @@
 //! Upstream: PastIntervals (src/osd/osd_types.cc), is_new_interval.
 
 use crate::ops::split_bits;
+use crate::stripe;
 use denc::{Decode, Encode};
 use types::map::OsdMap;
 use types::{Epoch, OsdId, PgId};
@@ -16,6 +17,8 @@ pub struct Mapping {
     pub primary: OsdId,
     pub size: u8,
     pub min_size: u8,
+    /// Copies that make an object: 1, or as many as there are data chunks.
+    pub need: u8,
     /// How many low bits of the hash the PG's objects share: more after a split, fewer after a merge.
     pub bits: u32,
     /// It is about to end in another PG, or another one in it: no operation runs in the meantime.
@@ -27,13 +30,16 @@ impl Mapping {
     pub fn of(map: &OsdMap, pg: PgId) -> Option<Self> {
         let pool = map.pool_by_id(pg.pool).filter(|p| pg.seed < p.pg_num)?;
         let m = map.pg_to_up_acting(pg);
+        // Which shard a copy is of it knows itself: places do not count.
+        let present = |osds: Vec<OsdId>| osds.into_iter().filter(|osd| *osd != OsdId::HOLE).collect();
         Some(Mapping {
-            up: m.up,
+            up: present(m.up),
             up_primary: m.up_primary,
-            acting: m.acting,
+            acting: present(m.acting),
             primary: m.acting_primary,
             size: pool.size,
             min_size: pool.min_size,
+            need: stripe::copies_needed(map, pool),
             bits: split_bits(pg, pool.pg_num),
             premerge: pool.merging().is_some_and(|(source, target)| pg.seed == source || pg.seed == target),
         })
@@ -130,7 +136,7 @@ mod tests {
 
     fn mapping() -> Mapping {
         let osds = vec![OsdId(0), OsdId(1)];
-        Mapping { up: osds.clone(), up_primary: OsdId(0), acting: osds, primary: OsdId(0), size: 3, min_size: 2, bits: 4, premerge: false }
+        Mapping { up: osds.clone(), up_primary: OsdId(0), acting: osds, primary: OsdId(0), size: 3, min_size: 2, need: 1, bits: 4, premerge: false }
     }
 
     fn walk() -> Walk {

@@ -24,6 +24,8 @@ pub(super) struct Merge {
     pub last_user_version: u64,
     /// Requests from before those this copy remembers.
     pub dups: Vec<PgLogDup>,
+    /// Which shard the copy is from now on.
+    pub shard: Option<u8>,
 }
 
 impl Pg {
@@ -41,8 +43,10 @@ impl Pg {
     /// Makes a log ours.
     pub(super) fn merge(&mut self, cx: &mut Cx<'_>, merge: Merge) -> TxcId {
         let mut txn = self.transaction();
+        let was_other = self.shard.is_some() && self.shard != merge.shard;
+        self.shard = merge.shard;
         let met = self.log.contains(merge.base) || merge.entries.iter().any(|e| self.log.contains(e.version));
-        if merge.reset || !met {
+        if merge.reset || !met || was_other {
             (self.last_backfill, self.backfilled) = (HObject::min(), 0);
             self.clear_missing(&mut txn);
             self.reset_log(&mut txn, if merge.reset { merge.tail } else { merge.base });
@@ -69,10 +73,13 @@ impl Pg {
         if let (Some(newest), Some(oldest)) = (divergent.first(), divergent.last()) {
             txn.coll_rm_range(row_key(oldest.version.version), row_key(newest.version.version + 1));
         }
+        let back = self.take_back(cx, txn, &divergent);
         let mut changed = consequences(&divergent, &entries);
         changed.retain(|obj, _| *obj < self.last_backfill);
         for (obj, version) in changed {
-            self.follow(cx, txn, obj, version);
+            if back.get(&obj) != Some(&version.unwrap_or_default()) {
+                self.follow(cx, txn, obj, version);
+            }
         }
         self.append(txn, entries, totals);
     }
@@ -101,9 +108,9 @@ impl Pg {
         }
     }
 
-    /// The version of an object as stored here.
+    /// The version of an object as stored here; none where it is of another shard than our copy.
     pub(super) fn version_of(&self, cx: &mut Cx<'_>, obj: &HObject) -> Option<EVersion> {
         let raw = cx.disk.getattr(self.coll, obj, INFO_ATTR).ok()?;
-        denc::from_bytes::<ObjectInfo>(&raw).ok().map(|i| i.version)
+        denc::from_bytes::<ObjectInfo>(&raw).ok().map(|i| i.version).filter(|_| self.is_of_our_shard(cx, obj))
     }
 }

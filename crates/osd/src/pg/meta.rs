@@ -22,7 +22,7 @@ const PAGE: usize = 1000;
 
 /// The row `i`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[denc(v = 5, compat = 1)]
+#[denc(v = 6, compat = 1)]
 struct Meta {
     last_epoch_started: Epoch,
     history: PeerHistory,
@@ -61,6 +61,11 @@ struct Meta {
     /// The index of snapshots lacks objects that came from other PGs.
     #[denc(since = 5)]
     unindexed: bool,
+    /// `Mapping::need`; 0, from before there was such: 1.
+    #[denc(since = 6)]
+    need: u8,
+    #[denc(since = 6)]
+    shard: Option<u8>,
 }
 
 /// The key of an object's row among the missing.
@@ -106,6 +111,8 @@ impl Pg {
             cut: self.walk.cut,
             clones: self.totals.clones,
             unindexed: self.trims.unindexed,
+            need: m.need,
+            shard: self.shard,
         };
         txn.coll_set(META_ROW, denc::to_bytes(&meta, 0));
     }
@@ -135,11 +142,13 @@ impl Pg {
         };
         pg.totals = PgTotals { objects: meta.sums.0, bytes: meta.sums.1, clones: meta.clones };
         pg.trims.unindexed = meta.unindexed;
+        pg.shard = meta.shard;
         pg.last_user_version = meta.last_user_version;
         pg.log.reset(meta.log_tail);
         pg.load_dups(disk)?;
         pg.load_log(disk)?;
         pg.load_missing(disk)?;
+        pg.load_undo(disk);
         Ok(Some(pg))
     }
 
@@ -198,6 +207,7 @@ impl Meta {
                 primary: self.primary,
                 size: self.size,
                 min_size: self.min_size,
+                need: self.need.max(1),
                 bits: split_bits(id, self.pg_num),
                 premerge: self.premerge,
             },
@@ -232,6 +242,7 @@ impl Pg {
     pub(super) fn reset_log(&mut self, txn: &mut Transaction, tail: EVersion) {
         self.log = PgLog::default();
         self.log.reset(tail);
+        self.undo.drain(..).for_each(|(_, kept)| txn.remove(&kept));
         txn.coll_rm_range(vec![log::ROW], vec![log::ROW + 1]);
         txn.coll_rm_range(vec![dups::ROW], vec![dups::ROW + 1]);
     }

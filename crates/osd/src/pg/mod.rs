@@ -13,6 +13,7 @@ mod backoff;
 mod copy;
 mod dups;
 mod full;
+mod gather;
 mod getmissing;
 mod interval;
 mod log;
@@ -32,6 +33,7 @@ mod repair;
 mod repop;
 mod reset;
 mod scrub;
+mod shards;
 mod slots;
 mod snaps;
 mod split;
@@ -40,6 +42,7 @@ mod trim;
 mod watch;
 
 pub(crate) use backoff::Backoffs;
+pub(crate) use gather::refuse_shard_read;
 pub(crate) use interval::{Mapping, Walk};
 pub(crate) use meta::pg_of;
 pub(crate) use op::{ClientOp, OpSource};
@@ -85,6 +88,13 @@ pub(crate) enum Stage {
 pub(crate) struct Pg {
     pub id: PgId,
     pub coll: ShardPgId,
+    /// Of an erasure-coded pool: which shard of its objects this copy has, once that is decided.
+    pub shard: Option<u8>,
+    /// On the primary: which one every copy has.
+    shards: BTreeMap<OsdId, u8>,
+    /// What waits beside objects for their writes to be settled, oldest first.
+    undo: VecDeque<(EVersion, HObject)>,
+    gathers: gather::Gathers,
     /// The current interval and those before it that still matter.
     pub walk: Walk,
     /// The interval in which this copy last went active.
@@ -150,6 +160,10 @@ impl Pg {
         Pg {
             id,
             coll: ShardPgId::whole(id),
+            shard: None,
+            shards: BTreeMap::new(),
+            undo: VecDeque::new(),
+            gathers: gather::Gathers::default(),
             walk,
             last_epoch_started: Epoch(0),
             history,
@@ -225,6 +239,7 @@ impl Pg {
         match &self.stage {
             Stage::Peering(_) => self.peering_map(cx, old),
             Stage::Active => {
+                self.gather_map(cx);
                 self.recovery_map(cx, old);
                 self.acting_map(cx);
                 if self.takes_ops() {
@@ -290,8 +305,8 @@ impl Pg {
             PgBody::Pull { object, version } => self.handle_pull(cx, from, round, object, version),
             PgBody::Scan { begin, end, limit } => self.send_scan(cx, from, round, begin, end, limit),
             PgBody::Log { info, base, entries, dups } => self.handle_log(cx, from, getmissing::AuthLog { info, base, entries, dups }),
-            PgBody::Merge { reset, base, tail, entries, totals, last_user_version, dups } => {
-                let merge = merge::Merge { reset, base, tail, entries, totals, last_user_version, dups };
+            PgBody::Merge { reset, base, tail, entries, totals, last_user_version, dups, shard } => {
+                let merge = merge::Merge { reset, base, tail, entries, totals, last_user_version, dups, shard };
                 self.handle_merge(cx, from, round, merge)
             }
             PgBody::Merged { missing, last_backfill, backfilled } => self.handle_merged(cx, from, missing, last_backfill, backfilled),
@@ -303,6 +318,7 @@ impl Pg {
             PgBody::Activated => self.handle_activated(cx, from),
             PgBody::Started { history, recovered } => self.handle_started(cx, history, recovered),
             PgBody::Trim { to } => self.handle_trim(cx, to),
+            PgBody::Settled { to } => self.settle_now(cx, to),
             PgBody::PullFailed { object } => self.handle_pull_failed(cx, from, object),
             PgBody::TooFull { object, push } => self.handle_too_full(cx, from, object, push),
             PgBody::MakeRoom { objects } => self.handle_make_room(cx, from, objects),
@@ -350,7 +366,9 @@ impl Pg {
             ReadFor::Push { to, object } => self.push_read(cx, id, to, object, result),
             ReadFor::Op(op) if route.interval == self.walk.since => self.op_read(cx, op, id, result),
             ReadFor::Scrub if route.interval == self.walk.since => self.scrub_read_done(cx, id, result),
-            ReadFor::Op(_) | ReadFor::Scrub => {}
+            ReadFor::Shard(gather) => self.own_shard_read(cx, gather, result),
+            ReadFor::Peer(m) => self.peer_read(cx, *m, result),
+            ReadFor::Op(_) | ReadFor::Scrub | ReadFor::Rebuild { .. } => {}
         }
         self.pump(cx);
     }
@@ -376,6 +394,7 @@ impl Pg {
             self.trim(cx);
             self.look_for_room(cx);
             self.shorten_log(cx);
+            self.settle_idle(cx);
             self.pump(cx);
         }
     }
@@ -404,6 +423,7 @@ impl Pg {
             remembers_from: self.log.remembers_from(),
             promised: self.promised(cx),
             born: cx.sh.born,
+            shard: self.shard,
         }
     }
 
@@ -455,9 +475,11 @@ impl Pg {
 
     /// Bytes of objects held here, as far as is known.
     pub fn bytes_held(&self) -> i64 {
+        // Of a shard it is as much less as there are data chunks.
+        let bytes = self.totals.bytes / i64::from(self.walk.mapping.need.max(1));
         match self.is_complete() || self.totals.objects <= 0 {
-            true => self.totals.bytes,
-            false => (self.totals.bytes as i128 * self.backfilled as i128 / self.totals.objects as i128) as i64,
+            true => bytes,
+            false => (bytes as i128 * self.backfilled as i128 / self.totals.objects as i128) as i64,
         }
     }
 
@@ -480,7 +502,7 @@ impl Pg {
     /// again: what they wait for is started over when the PG is active, and duplicates of what was logged are answered
     /// from the log. When another is primary they do, as soon as they have the map.
     fn drop_interval_state(&mut self, cx: &mut Cx<'_>) {
-        self.backoffs.release_all(cx, self.coll);
+        self.backoffs.release_all(cx);
         self.laggy = false;
         self.short_of_room.clear();
         self.drop_scrub(cx);
@@ -501,6 +523,7 @@ impl Pg {
             self.watches.drop_all(&mut cx.sh.orphaned);
         }
         self.copies = Copies::default();
+        self.gathers = gather::Gathers::default();
         self.pushes = push::Pushes::default();
         self.repairs = repair::Repairs::default();
         self.recounting = None;

@@ -1,6 +1,7 @@
 //! A client's operation from arrival to answer.
 
 use super::full::Verdict;
+use super::gather::{Ask, Want};
 use super::repop::Write;
 use super::snaps::{Before, Target};
 use super::{Pg, Running, Stage};
@@ -14,10 +15,13 @@ use crate::ops::{self, Access, Env, Fetched, Outcome, Plan, ReadKey, WatchAction
 use crate::perf::OpCost;
 use crate::snaps::{self, Preserved};
 use crate::stages::{self, Mark, Marks};
+use crate::stripe::{Encoded, check_appends, undo};
 use bytes::Bytes;
+use qos::Class;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use store::{ReadFlags, ReadId};
+use types::map::PgPool;
 use types::msg::BufList;
 use types::msg::internal_osd::PgTotals;
 use types::msg::osd::{MOsdOp, MOsdOpReply, OpResult, osd_flag};
@@ -217,7 +221,7 @@ impl Pg {
         if matches!(op.source, OpSource::Session(_)) && cx.sh.map.is_blocklisted(&op.origin.addr) {
             return self.refuse(cx, op, Errno::ESHUTDOWN);
         }
-        if self.must_recover(&op.object, op.access) {
+        if self.must_recover(cx.sh.whoami, &op.object, op.access) {
             op.mark(Mark::WaitsForObject, cx.now.mono);
             let object = op.object.clone();
             return self.wait_for_recovery(cx, op, object);
@@ -249,7 +253,8 @@ impl Pg {
         if op.access.writes && op.msg.has_flag(osd_flag::ORDERSNAP) && context.seq < snaps.set.seq {
             return self.refuse(cx, op, Errno::EOLDSNAPC);
         }
-        if op.access.writes && !context.is_valid() {
+        let beyond = self.shard.is_some() && context.seq > undo::SNAP_MAX;
+        if op.access.writes && (beyond || !context.is_valid()) {
             return self.refuse(cx, op, Errno::EINVAL);
         }
         let live = head.clone().filter(|info| !info.is_whiteout());
@@ -291,12 +296,44 @@ impl Pg {
 
     fn start_reads(&mut self, cx: &mut Cx<'_>, op: ClientOp, object: HObject, keys: Vec<ReadKey>) {
         let mut reads = BTreeMap::new();
+        if self.shard.is_some() {
+            return self.start_gathering(cx, op, object, keys);
+        }
         for key in keys {
             let route = ReadRoute { pgid: self.id, interval: self.walk.since, what: ReadFor::Op(op.id) };
             let flags = ReadFlags { sparse: key.sparse, ..ReadFlags::default() };
             reads.insert(cx.read(self.coll, &object, key.off, key.len, flags, route), key);
         }
         self.running.insert(op.id, Running { op, object, reads });
+    }
+
+    /// The same where bytes lie on shards.
+    fn start_gathering(&mut self, cx: &mut Cx<'_>, op: ClientOp, object: HObject, keys: Vec<ReadKey>) {
+        let Some(version) = self.version_of(cx, &object) else { return self.refuse(cx, op, Errno::EIO) };
+        let id = op.id;
+        self.running.insert(id, Running { op, object: object.clone(), reads: BTreeMap::new() });
+        // All are known before the first ends: one may at once.
+        for key in keys {
+            let read = self.gather_later(cx);
+            if let Some(running) = self.running.get_mut(&id) {
+                running.reads.insert(read, key);
+            }
+        }
+        let reads = self.running.get(&id).map(|r| r.reads.clone()).unwrap_or_default();
+        for (read, key) in reads {
+            let want = Want::Bytes { off: key.off, len: key.len };
+            let ask = Ask { object: object.clone(), version, want, class: Class::Client, what: ReadFor::Op(id) };
+            self.gather(cx, read, ask);
+        }
+    }
+
+    /// What was read does not count any more: the operation runs again, and waits if it has to.
+    pub(super) fn read_again(&mut self, cx: &mut Cx<'_>, id: u64) {
+        if let Some(running) = self.running.get_mut(&id).filter(|r| !r.reads.is_empty()) {
+            running.reads.clear();
+            running.op.fetched = Default::default();
+            self.resume(cx, id);
+        }
     }
 
     /// A read of a running operation has ended; with the last one it runs again.
@@ -306,7 +343,7 @@ impl Pg {
         if !running.reads.contains_key(&read) {
             return;
         }
-        if result.is_err() {
+        if result.is_err() && self.shard.is_none() {
             let object = running.object.clone();
             if self.replace_bad_copy(cx, object) {
                 return;
@@ -346,9 +383,18 @@ impl Pg {
             let prior_user = before.head.map_or(0, |info| info.user_version);
             return self.finish_without_change(cx, op, plan, prior_user);
         }
+        let coded = match self.encode(cx, &op, &plan, before.head.as_ref()) {
+            Ok(Some(Encoded::Need(keys))) => {
+                let object = op.object.clone();
+                return self.start_reads(cx, op, object, keys);
+            }
+            Ok(Some(Encoded::Shards(shards))) => Some(shards),
+            Ok(None) => None,
+            Err(e) => return self.refuse(cx, op, e),
+        };
         let kept = snaps::preserve(&before.snaps.set, &before.context, before.head.as_ref(), &mut plan);
         match super::full::judge(cx, self, &op, &plan) {
-            Verdict::Go => self.finish_write(cx, op, plan, kept, before.head),
+            Verdict::Go => self.finish_write(cx, op, plan, kept, before.head, coded),
             Verdict::Fail(e) => self.refuse(cx, op, e),
             // The client holds back until the map says there is room, then sends again.
             Verdict::Drop => self.queue.leave(&op.object, op.access),
@@ -357,6 +403,16 @@ impl Pg {
                 self.wait_for_room(op);
             }
         }
+    }
+
+    /// What a write is for each shard, where there are shards.
+    fn encode(&self, cx: &Cx<'_>, op: &ClientOp, plan: &Plan, head: Option<&ObjectInfo>) -> Result<Option<Encoded>, Errno> {
+        let Some(striping) = cx.sh.striping.get(&self.id.pool) else { return Ok(None) };
+        let size = head.filter(|info| !info.is_whiteout()).map_or(0, |info| info.size);
+        if !cx.sh.map.pool_by_id(self.id.pool).is_some_and(|pool| pool.has_flag(PgPool::FLAG_EC_OVERWRITES)) {
+            check_appends(&op.msg.ops, size, striping.width())?;
+        }
+        striping.encode(&plan.mutation, size, &op.fetched).map(Some)
     }
 
     fn finish_without_change(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan, prior_user: u64) {
@@ -391,10 +447,22 @@ impl Pg {
         reply.msg.flags |= osd_flag::ACK;
         let watch = watch_of(&op, user_version, plan.watch);
         let (mutation, totals) = (Mutation::default(), self.totals);
-        self.submit(cx, Write { before: Vec::new(), entry, mutation, totals, answer: Some((reply, op)), watch });
+        self.submit(cx, Write { before: Vec::new(), entry, mutation, shards: None, totals, answer: Some((reply, op)), watch });
     }
 
-    fn finish_write(&mut self, cx: &mut Cx<'_>, op: ClientOp, mut plan: Plan, kept: Preserved, head: Option<ObjectInfo>) {
+    fn finish_write(
+        &mut self,
+        cx: &mut Cx<'_>,
+        op: ClientOp,
+        mut plan: Plan,
+        kept: Preserved,
+        head: Option<ObjectInfo>,
+        coded: Option<Vec<Mutation>>,
+    ) {
+        if coded.is_some() {
+            // What is left to add is the same for every shard.
+            plan.mutation = Mutation::default();
+        }
         let mut version = self.next_version(cx);
         let prior = head.as_ref().map_or(EVersion::default(), |info| info.version);
         let made = match (&kept.clone, head) {
@@ -437,7 +505,8 @@ impl Pg {
         let reply = self.reply(cx, &op, plan.result, plan.results, version, user_version);
         let watch = watch_of(&op, user_version, plan.watch);
         let before = made.into_iter().collect();
-        self.submit(cx, Write { before, entry, mutation: plan.mutation, totals, answer: Some((reply, op)), watch });
+        let shards = coded.map(|coded| coded.into_iter().map(|shard| shard.within(&plan.mutation)).collect());
+        self.submit(cx, Write { before, entry, mutation: plan.mutation, shards, totals, answer: Some((reply, op)), watch });
     }
 
     pub(super) fn submit(&mut self, cx: &mut Cx<'_>, write: Write) {

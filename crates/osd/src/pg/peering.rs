@@ -186,7 +186,8 @@ impl Pg {
             p.step = Step::Down { blocked_by };
             return self.peering_stuck(cx);
         }
-        match choose_auth(&p.infos, cx.sh.whoami, newest) {
+        let by_shards = self.walk.mapping.need > 1;
+        match choose_auth(&p.infos, cx.sh.whoami, newest, by_shards) {
             None => {
                 p.step = Step::Incomplete;
                 self.peering_stuck(cx)
@@ -196,8 +197,15 @@ impl Pg {
                 p.auth = auth;
                 let tail = p.infos.get(&auth).map(|i| i.log_tail).unwrap_or_default();
                 let usable = acting::usable(&p.infos, &self.walk.mapping.up, tail);
-                let want = self.wanted_acting(cx, &usable, auth);
+                let want = self.wanted_acting(cx, &usable, auth, |osd| self.peering()?.infos.get(&osd)?.shard);
                 match self.acts(&want) {
+                    _ if want.len() < usize::from(self.walk.mapping.need) => {
+                        // Whoever has the other shards has to come back.
+                        if let Some(p) = self.peering_mut() {
+                            p.step = Step::Incomplete;
+                        }
+                        self.peering_stuck(cx)
+                    }
                     true => self.get_log(cx, auth),
                     false => self.wait_acting(cx, want),
                 }
@@ -219,7 +227,9 @@ impl Pg {
         let born = |o: &OsdId| self.peering()?.infos.get(o).map(|info| info.born);
         let is_here = |i: &Interval, o: &OsdId| map.is_up(*o) && born(o).is_some_and(|born| born <= i.first);
         let is_given_up = |i: &Interval, o: &OsdId| !map.exists(*o) || lost_at(map, *o) >= i.first && lost_at(map, *o) > Epoch(0);
-        let dead = self.rw_intervals(started).filter(|i| !i.acting.iter().any(|o| is_here(i, o) || is_given_up(i, o)));
+        let found = |i: &Interval| i.acting.iter().filter(|o| is_here(i, o) || is_given_up(i, o)).count();
+        let need = usize::from(self.walk.mapping.need);
+        let dead = self.rw_intervals(started).filter(|i| found(i) < need.min(i.acting.len()));
         let members: BTreeSet<OsdId> = dead.flat_map(|i| i.acting.iter().copied()).collect();
         // Those that are away come first: one that is up with an empty disk has nothing more to say.
         let away: BTreeSet<OsdId> = members.iter().filter(|o| !map.is_up(**o)).copied().collect();
@@ -235,6 +245,7 @@ impl Pg {
     }
 
     pub(super) fn get_log(&mut self, cx: &mut Cx<'_>, auth: OsdId) {
+        self.assign_shards(cx);
         if auth == cx.sh.whoami {
             return self.keep_log(cx);
         }
@@ -283,16 +294,18 @@ fn any_lost_changed(old: &OsdMap, new: &OsdMap) -> bool {
 /// The copy whose log all others take over: among complete copies that went active in the newest interval any did, one
 /// that misses nothing if there is one, with the newest write, then with the longest log; ourselves if equal. All of them
 /// have every acknowledged write in their logs. A newer write that only copies with gaps have was acknowledged to nobody,
-/// and its object may be among the gaps. `None` if there is no such copy.
-pub(super) fn choose_auth(infos: &BTreeMap<OsdId, PeerInfo>, me: OsdId, history_started: Epoch) -> Option<OsdId> {
+/// and its object may be among the gaps. Where each copy is a shard, the one with the oldest newest write: what others have beyond it
+/// was acknowledged to nobody, and may be on too few shards (`shards.rs`). `None` if there is no such copy.
+pub(super) fn choose_auth(infos: &BTreeMap<OsdId, PeerInfo>, me: OsdId, history_started: Epoch, by_shards: bool) -> Option<OsdId> {
     let held = || infos.iter().filter(|(_, i)| i.exists);
     let started = held().filter(|(_, i)| i.is_whole()).map(|(_, i)| i.last_epoch_started).max()?;
     if started < history_started {
         // Copies that went active later are known of, but none of them is whole.
         return None;
     }
+    let last = held().filter(|(_, i)| i.is_whole() && i.last_epoch_started >= started).map(|(_, i)| i.last_update).min()?;
     held()
-        .filter(|(_, i)| i.is_whole() && i.last_epoch_started >= started)
+        .filter(|(_, i)| i.is_whole() && i.last_epoch_started >= started && (!by_shards || i.last_update == last))
         .max_by_key(|(osd, i)| (i.missing == 0, i.last_update, std::cmp::Reverse(i.log_tail), **osd == me, std::cmp::Reverse(**osd)))
         .map(|(osd, _)| *osd)
 }
@@ -313,13 +326,19 @@ mod tests {
 
     fn choose(list: &[(i32, PeerInfo)], started: u32) -> Option<i32> {
         let infos = list.iter().cloned().map(|(o, i)| (OsdId(o), i)).collect();
-        choose_auth(&infos, OsdId(0), Epoch(started)).map(|o| o.0)
+        choose_auth(&infos, OsdId(0), Epoch(started), false).map(|o| o.0)
     }
 
     #[test]
     fn the_newest_interval_counts_before_the_longest_log() {
         // osd.1 wrote on in an interval that the others have since left behind: nobody was told of those writes.
         assert_eq!(choose(&[(0, info(3, 9)), (1, info(2, 20))], 3), Some(0));
+    }
+
+    #[test]
+    fn of_shards_the_one_with_the_shortest_log_has_all_that_was_acknowledged() {
+        let infos = [(0, info(3, 10)), (1, info(3, 9)), (2, info(2, 4))].map(|(osd, i)| (OsdId(osd), i)).into();
+        assert_eq!(choose_auth(&infos, OsdId(0), Epoch(3), true), Some(OsdId(1)));
     }
 
     #[test]

@@ -7,9 +7,10 @@
 //! behind the one before it, of the same push: when a session is lost, parts in the middle are.
 //! Upstream: PrimaryLogPG::on_failed_pull, PGBackend::on_local_recover_fail.
 
+use super::gather::{Ask, Want};
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, PgStep, ReadFor, ReadResult, ReadRoute, TxcRoute};
-use crate::object::{INFO_ATTR, ObjectInfo};
+use crate::object::{INFO_ATTR, ObjectInfo, SHARD_ATTR};
 use crate::snaps::index_arrived;
 use bytes::Bytes;
 use denc::BString;
@@ -65,6 +66,10 @@ struct PushState {
     /// Parts sent.
     seq: u32,
     info: ObjectInfo,
+    /// How many bytes go: the object's size, or a shard's.
+    len: u64,
+    /// Which shard of the object it is, where copies are shards.
+    shard: Option<u8>,
     attrs: Vec<(BString, Bytes)>,
     /// The next byte to read.
     off: u64,
@@ -96,36 +101,47 @@ impl Pg {
         }
     }
 
-    /// We cannot give an object. In the acting set we lack it ourselves from now on.
-    fn refuse_pull(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject, version: EVersion) {
-        let covered = object < self.last_backfill && !self.missing.contains_key(&object);
+    /// What cannot be read here we lack from now on, in the acting set.
+    pub(super) fn lack_unreadable(&mut self, cx: &mut Cx<'_>, object: &HObject, version: EVersion) {
+        let covered = *object < self.last_backfill && !self.missing.contains_key(object);
         if matches!(self.stage, Stage::Follower { active: true }) && covered {
             cx.clog(LogPrio::ERROR, format!("{}: {object} {version} cannot be read here to be copied", self.id));
             let mut txn = self.transaction();
             self.add_missing(&mut txn, object.clone(), version);
             cx.submit(txn);
         }
+    }
+
+    /// We cannot give an object. In the acting set we lack it ourselves from now on.
+    fn refuse_pull(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject, version: EVersion) {
+        self.lack_unreadable(cx, &object, version);
         cx.send_pg(to, self.id, round, PgBody::PullFailed { object }, Durable::Now);
     }
 
     /// Sends an object as it is here. Returns the push's number, and how large the object is.
     pub(super) fn start_push(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject) -> Result<(u64, u64), Errno> {
-        cx.sh.next_push += 1;
-        let push = cx.sh.next_push;
         let attrs = cx.disk.getattrs(self.coll, &object).inspect_err(|e| {
             tracing::error!(pg = %self.id, %to, object = ?object, "cannot be read to be pushed: {e}");
         })?;
-        let info = attrs.get(&BString::from(INFO_ATTR)).and_then(|raw| denc::from_bytes::<ObjectInfo>(raw).ok());
-        let info = info.ok_or(Errno::EIO)?;
-        cx.sh.perf.recovery_op(info.size);
-        let (attrs, size) = (attrs.into_iter().collect(), info.size);
+        self.push_described(cx, to, round, object, attrs.into_iter().filter(|(name, _)| name != SHARD_ATTR).collect())
+    }
+
+    /// Sends an object of which the attributes are known. Returns the push's number, and how many bytes it has.
+    pub(super) fn push_described(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject, attrs: Vec<(BString, Bytes)>) -> Result<(u64, u64), Errno> {
+        cx.sh.next_push += 1;
+        let push = cx.sh.next_push;
+        let info = info_of(&attrs).ok_or(Errno::EIO)?;
+        let striping = cx.sh.striping.get(&self.id.pool);
+        let shard = striping.and_then(|_| self.shards.get(&to).copied());
+        let size = striping.map_or(info.size, |striping| striping.chunks_len(info.size));
+        cx.sh.perf.recovery_op(size);
         let class = match self.recovery.is_waited_for(&object) {
             true => Class::Client,
             // Copies that only move to another place can wait.
             false if !self.walk.mapping.acting.contains(&to) && !self.is_degraded() => Class::BestEffort,
             false => Class::Recovery,
         };
-        let state = PushState { round, push, seq: 0, info, attrs, off: 0, reading: None, class, after: None };
+        let state = PushState { round, push, seq: 0, info, len: size, shard, attrs, off: 0, reading: None, class, after: None };
         self.pushes.out.insert((to, object.clone()), state);
         self.next_part(cx, to, object);
         Ok((push, size))
@@ -149,9 +165,16 @@ impl Pg {
 
     /// Reads the next part's data, or goes on to the omap.
     fn next_part(&mut self, cx: &mut Cx<'_>, to: OsdId, object: HObject) {
+        let read = self.gather_later(cx);
         let Some(state) = self.pushes.out.get_mut(&(to, object.clone())) else { return };
-        if state.off < state.info.size {
-            let len = PART_BYTES.min(state.info.size - state.off);
+        if state.off < state.len {
+            let len = PART_BYTES.min(state.len - state.off);
+            if let Some(shard) = state.shard {
+                state.reading = Some(read);
+                let (want, class, version) = (Want::Shard { shard, off: state.off, len }, state.class, state.info.version);
+                let what = ReadFor::Push { to, object: object.clone() };
+                return self.gather(cx, read, Ask { object, version, want, class, what });
+            }
             let (off, interval, class) = (state.off, state.round.interval, state.class);
             let route = ReadRoute { pgid: self.id, interval, what: ReadFor::Push { to, object: object.clone() } };
             let flags = ReadFlags { nocache: true, class, ..ReadFlags::default() };
@@ -195,12 +218,12 @@ impl Pg {
             version: state.info.version,
             data_off,
             data_len: data.len() as u32,
-            size: state.info.size,
+            size: state.len,
             object: object.clone(),
             ..PushPart::default()
         };
         state.seq += 1;
-        let data_done = state.off >= state.info.size;
+        let data_done = state.off >= state.len;
         part.last = match data_done.then(|| add_omap(cx, coll, &mut part, state)) {
             Some(Ok(done)) => done,
             Some(Err(e)) => return self.push_failed(cx, to, round, object, e),
@@ -248,6 +271,12 @@ impl Pg {
     fn push_failed(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject, e: Errno) {
         tracing::error!(pg = %self.id, %to, object = ?object, "cannot be read to be pushed: {e}");
         let push = self.pushes.out.remove(&(to, object.clone()));
+        if self.shard.is_some() {
+            // Whoever could not give its shard is known to lack it.
+            self.drop_pushes(&object);
+            self.move_again(cx, object);
+            return self.recover(cx);
+        }
         match self.stage {
             Stage::Active => {
                 self.own_copy_unreadable(cx, object);
@@ -344,6 +373,7 @@ impl Pg {
             taken.placed.push(std::mem::take(placed));
         }
         put_part(&mut taken.txn, part, data);
+        self.tag(&mut taken.txn, &object);
         self.drop_missing(&mut taken.txn, &object);
         match self.stage {
             Stage::Active => self.recovery.landed(&object, size),

@@ -15,10 +15,14 @@ mod lost;
 pub(super) use lost::Source;
 
 use super::backfill::Backfill;
+use super::gather::{Ask, Want};
 use super::push::PART_BYTES;
 use super::{ClientOp, Pg, Stage};
-use crate::effects::{Cx, Durable};
+use crate::effects::{Cx, Durable, ReadFor};
 use crate::ops::Access;
+use bytes::Bytes;
+use denc::BString;
+use qos::Class;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::map::OsdMap;
 use types::msg::LogPrio;
@@ -130,6 +134,22 @@ impl Recovery {
             self.urgent.push_back(object.clone());
         }
         self.todo.insert(object);
+    }
+
+    /// Copies that may have an object as it should be: acting ones that have, then whoever else may.
+    pub fn givers_of<'a>(&'a self, object: &'a HObject) -> impl Iterator<Item = OsdId> + 'a {
+        let refused = move |osd: &OsdId| self.refused.get(object).is_some_and(|by| by.contains(osd));
+        let acting = self.peers.keys().filter(move |osd| self.is_whole_at(**osd, object));
+        let others = self.holders.iter().filter(move |osd| !self.is_whole_at(**osd, object));
+        acting.chain(others).filter(move |osd| !refused(osd)).copied()
+    }
+
+    /// Somebody did not have an object that it was to have.
+    pub fn note_failed(&mut self, osd: OsdId, object: &HObject, version: EVersion) {
+        match self.is_whole_at(osd, object) {
+            true => self.also_lacks(osd, vec![(object.clone(), version)]),
+            false => drop(self.refused.entry(object.clone()).or_default().insert(osd)),
+        }
     }
 
     /// A copy turns out to lack these as well.
@@ -388,6 +408,11 @@ impl Pg {
             self.recovery.held.insert(object);
             return;
         }
+        if self.is_short_of_shards(cx.sh.whoami, &object) {
+            tracing::warn!(osd = %cx.sh.whoami, pg = %self.id, object = ?object.name, "too few shards are left");
+            self.recovery.unfound.insert(object);
+            return;
+        }
         if let Some(version) = self.missing.get(&object).copied() {
             let Some(from) = self.source_of(&object) else {
                 tracing::warn!(osd = %cx.sh.whoami, pg = %self.id, object = ?object.name, %version, "nobody has it");
@@ -397,6 +422,9 @@ impl Pg {
             if cx.is_failsafe_full(cx.sh.whoami) {
                 self.give_room(cx, vec![object.clone()]);
                 return self.recovery.note_no_room(object, [cx.sh.whoami]);
+            }
+            if self.shard.is_some() {
+                return self.rebuild(cx, object, version);
             }
             cx.sh.perf.pull_sent();
             cx.send_pg(from, self.id, round, PgBody::Pull { object: object.clone(), version }, Durable::Now);
@@ -436,10 +464,31 @@ impl Pg {
 
     /// Who may give us an object: an acting copy that has it, else whoever else may.
     fn source_of(&self, object: &HObject) -> Option<OsdId> {
-        let r = &self.recovery;
-        let refused = |osd: &OsdId| r.refused.get(object).is_some_and(|by| by.contains(osd));
-        let acting = r.peers.keys().filter(|osd| r.is_whole_at(**osd, object));
-        acting.chain(&r.holders).find(|osd| !refused(osd)).copied()
+        self.recovery.givers_of(object).next()
+    }
+
+    /// Computes our shard of an object out of others. What describes it comes first.
+    fn rebuild(&mut self, cx: &mut Cx<'_>, object: HObject, version: EVersion) {
+        let (from, bytes) = (cx.sh.whoami, self.usual_size());
+        self.take_off(cx, object.clone(), Flight { leg: Leg::Pull { from }, bytes, size: 0, since: cx.now.mono });
+        let (read, what) = (self.gather_later(cx), ReadFor::Rebuild { object: object.clone() });
+        self.gather(cx, read, Ask { object, version, want: Want::Attrs, class: Class::Recovery, what });
+    }
+
+    /// An object that we lack is described: it is pushed to ourselves.
+    pub(super) fn rebuild_described(&mut self, cx: &mut Cx<'_>, object: HObject, attrs: Vec<(BString, Bytes)>) {
+        let me = cx.sh.whoami;
+        if self.recovery.expects(&object, me) && self.push_described(cx, me, self.round(), object.clone(), attrs).is_err() {
+            self.rebuild_failed(cx, object);
+        }
+    }
+
+    /// Nobody can describe an object that we lack.
+    pub(super) fn rebuild_failed(&mut self, cx: &mut Cx<'_>, object: HObject) {
+        if self.recovery.expects(&object, cx.sh.whoami) {
+            self.move_again(cx, object);
+            self.recover(cx);
+        }
     }
 
     fn take_off(&mut self, cx: &mut Cx<'_>, object: HObject, flight: Flight) {
@@ -468,7 +517,7 @@ impl Pg {
     }
 
     /// An object has to move again.
-    fn move_again(&mut self, cx: &mut Cx<'_>, object: HObject) {
+    pub(super) fn move_again(&mut self, cx: &mut Cx<'_>, object: HObject) {
         self.touch_down(cx, &object);
         if self.recovery.waiting.contains_key(&object) {
             self.recovery.urgent.push_back(object.clone());
@@ -689,13 +738,14 @@ impl Pg {
     }
 
     /// True if an operation has to wait: our copy of its object is not whole, or another one is not that it changes.
-    pub(super) fn must_recover(&self, object: &HObject, access: Access) -> bool {
+    pub(super) fn must_recover(&self, whoami: OsdId, object: &HObject, access: Access) -> bool {
         if self.recovery.done {
             return false;
         }
         let landing = || matches!(self.recovery.leg(object), Some(Leg::Landing));
         let degraded = || self.recovery.peers.values().any(|m| m.contains_key(object));
-        self.missing.contains_key(object) || landing() || self.recovery.is_being_lost(object) || access.writes && degraded()
+        let short = || self.is_short_of_shards(whoami, object);
+        self.missing.contains_key(object) || landing() || self.recovery.is_being_lost(object) || access.writes && degraded() || short()
     }
 
     /// An operation waits for its object or a clone of it, which moves before all others.

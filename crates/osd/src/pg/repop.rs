@@ -6,11 +6,11 @@ use super::{ClientOp, Pg, Stage};
 use crate::effects::{Cx, Durable, Peer, TxcRoute};
 use crate::slow::Unfinished;
 use crate::stages::{Mark, Marks, Subop};
-use crate::mutation::Mutation;
+use crate::mutation::{Mutation, Step};
 use crate::ops::WatchAction;
 use bytes::Bytes;
 use denc::{Decoder, Encoder};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::{Op, Transaction};
 use types::msg::BufList;
 use types::msg::internal_osd::{PgBody, PgTotals, RepOp, RepOpReply};
@@ -39,7 +39,7 @@ struct RepOpState {
     /// Those of them whose backfill has not come to the object.
     log_only: BTreeSet<OsdId>,
     /// What they were sent, as long as one has not answered.
-    msg: Option<RepOp>,
+    sent: Sent,
     local: bool,
     /// Replies that wait for this write: its own, duplicates', and refusals that rest on it; with what they answer, for
     /// an interval may end before.
@@ -50,12 +50,34 @@ struct RepOpState {
     submitted: Mono,
 }
 
+/// What replicas were sent of a write.
+#[derive(Debug)]
+enum Sent {
+    Nothing,
+    /// All of them the same.
+    Same(Box<RepOp>),
+    /// Each what its shard is to be.
+    Each(BTreeMap<OsdId, RepOp>),
+}
+
+impl Sent {
+    fn to(&self, osd: OsdId) -> Option<&RepOp> {
+        match self {
+            Sent::Nothing => None,
+            Sent::Same(msg) => Some(msg),
+            Sent::Each(msgs) => msgs.get(&osd),
+        }
+    }
+}
+
 /// A write, decided and numbered.
 pub(super) struct Write {
     /// What the log says of clones that are made or removed with it, numbered before the write's own entry.
     pub before: Vec<PgLogEntry>,
     pub entry: PgLogEntry,
     pub mutation: Mutation,
+    /// What it does to each shard of an object whose bytes change; without, `mutation` is for every copy.
+    pub shards: Option<Vec<Mutation>>,
     pub totals: PgTotals,
     /// What is to be answered, and to what, when it is durable. Without, it is a write of the PG itself, past the queue.
     pub answer: Option<(Reply, ClientOp)>,
@@ -128,16 +150,27 @@ impl Pg {
         let waiting_for: BTreeSet<OsdId> = self.replicas(cx.sh.whoami).collect();
         let log_only = self.recovery.note_write(&object, totals.objects - self.totals.objects);
         let trim_to = self.trim_point(self.log_entries_kept(cx), TRIM_BATCH);
-        let msg = (!waiting_for.is_empty()).then(|| self.send_repops(cx, &waiting_for, &log_only, (&before, &bytes), &write.mutation, trim_to));
+        let sent = match write.shards.take() {
+            _ if waiting_for.is_empty() && write.shards.is_none() => Sent::Nothing,
+            None => Sent::Same(Box::new(self.send_repops(cx, &waiting_for, &log_only, (&before, &bytes), &write.mutation, trim_to))),
+            Some(mut shards) => {
+                let sent = self.send_shards(cx, &waiting_for, &log_only, (&before, &bytes), &shards, trim_to);
+                let own = self.shard.and_then(|own| shards.get_mut(usize::from(own)));
+                write.mutation = own.map(std::mem::take).unwrap_or_default();
+                Sent::Each(sent)
+            }
+        };
         if !log_only.is_empty() && !write.mutation.is_empty() && !is_lost(&entry) {
             self.sift_write(cx, &log_only, &object);
         }
         self.recount_write(&object, &totals);
         self.totals = totals;
         let mut txn = self.transaction();
+        self.settle(&mut txn, self.committed_to);
+        self.keep_undo(cx, &mut txn, before.iter().map(|(entry, _)| entry), (&entry, &write.mutation));
         match is_lost(&entry) {
             true => self.put_lost(cx, &mut txn, &entry, write.mutation),
-            false => write.mutation.into_transaction(&mut txn, &object),
+            false => self.put_write(&mut txn, &entry, write.mutation),
         }
         before.into_iter().for_each(|(entry, bytes)| self.log_write(&mut txn, entry, bytes));
         self.log_write(&mut txn, entry, bytes);
@@ -152,13 +185,38 @@ impl Pg {
             object,
             waiting_for,
             log_only,
-            msg,
+            sent,
             local: false,
             own: write.answer.is_none(),
             replies: write.answer.into_iter().collect(),
             watch: write.watch,
             submitted: cx.now.mono,
         });
+    }
+
+    /// Sends each replica what its shard is to be.
+    fn send_shards(
+        &self,
+        cx: &mut Cx<'_>,
+        to: &BTreeSet<OsdId>,
+        log_only: &BTreeSet<OsdId>,
+        rows: (&[(PgLogEntry, Bytes)], &Bytes),
+        shards: &[Mutation],
+        trim_to: EVersion,
+    ) -> BTreeMap<OsdId, RepOp> {
+        let nothing = Mutation::default();
+        let of = |osd: &OsdId| self.shards.get(osd).and_then(|shard| shards.get(usize::from(*shard))).unwrap_or(&nothing);
+        to.iter().map(|osd| (*osd, self.send_repops(cx, &BTreeSet::from([*osd]), log_only, rows, of(osd), trim_to))).collect()
+    }
+
+    /// What a write does here.
+    fn put_write(&self, txn: &mut Transaction, entry: &PgLogEntry, mutation: Mutation) {
+        let is_new = |step: &Step| matches!(step, Step::Remove | Step::BecomeClone { .. });
+        let tags = entry.op == LogOp::Modify && (entry.prior_version == EVersion::default() || mutation.steps.iter().any(is_new));
+        mutation.into_transaction(txn, &entry.object);
+        if tags {
+            self.tag(txn, &entry.object);
+        }
     }
 
     /// All copies store the same row: it is encoded once.
@@ -195,7 +253,7 @@ impl Pg {
     /// Sends a replica again what it has not confirmed.
     pub(super) fn resend_repops(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
         for write in self.repops.list.iter().filter(|o| o.waiting_for.contains(&osd)) {
-            if let Some(msg) = &write.msg {
+            if let Some(msg) = write.sent.to(osd) {
                 send_repop(cx, osd, msg, write.log_only.contains(&osd));
             }
         }
@@ -284,7 +342,9 @@ impl Pg {
         }
         if let Some(op) = self.repops.find(m.version.version) {
             op.waiting_for.remove(&m.osd);
-            op.msg.take_if(|_| op.waiting_for.is_empty());
+            if op.waiting_for.is_empty() {
+                op.sent = Sent::Nothing;
+            }
         }
         self.repops.mark(m.version.version, Mark::SubopCommitted, cx.now.mono);
         self.finish_repops(cx);
@@ -351,13 +411,18 @@ impl Pg {
         self.totals = totals;
         self.committed_to = m.committed_to;
         let mut txn = self.transaction();
+        self.settle(&mut txn, m.committed_to);
+        if !m.log_only {
+            self.keep_undo(cx, &mut txn, rows.iter().map(|row| &row.entry), (&entry, &mutation));
+        }
         if !m.log_only && entry.prior_version == EVersion::default() && entry.op == LogOp::Modify {
             // The primary has looked for the object; copies that go the same way need not.
             txn.create(&entry.object);
         }
         match lost && !m.log_only {
             true => self.put_lost(cx, &mut txn, &entry, mutation),
-            false => mutation.into_transaction(&mut txn, &entry.object),
+            false if m.log_only => {}
+            false => self.put_write(&mut txn, &entry, mutation),
         }
         let row = m.row.clone();
         rows.into_iter().zip(m.before).for_each(|(row, bytes)| self.log_write(&mut txn, row.entry, bytes));

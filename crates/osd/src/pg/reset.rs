@@ -32,6 +32,7 @@ impl Pg {
             }
             Stage::Active => self.recovery_reset(cx, osd),
         }
+        self.gather_reset(cx, osd);
         self.scrub_reset(cx, osd);
         self.ask_copies_again(cx);
     }

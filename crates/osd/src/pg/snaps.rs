@@ -73,7 +73,7 @@ impl Pg {
             _ => None,
         });
         for seen in goes_to {
-            if let SeenAt::Clone(clone) = seen && self.must_recover(&named(clone), op.access) {
+            if let SeenAt::Clone(clone) = seen && self.must_recover(cx.sh.whoami, &named(clone), op.access) {
                 return Target::Lacking(named(clone));
             }
         }
@@ -84,7 +84,7 @@ impl Pg {
         };
         match seen {
             SeenAt::Head => Target::Object(op.object.clone()),
-            SeenAt::Clone(clone) if self.must_recover(&named(clone), op.access) => Target::Lacking(named(clone)),
+            SeenAt::Clone(clone) if self.must_recover(cx.sh.whoami, &named(clone), op.access) => Target::Lacking(named(clone)),
             SeenAt::Clone(clone) => Target::Object(named(clone)),
             SeenAt::Nothing => {
                 tracing::trace!(osd = %cx.sh.whoami, pg = %self.id, snap = op.msg.snap.0, "nothing at that snapshot");

@@ -72,9 +72,13 @@ impl Pg {
             self.drop_interval_state(cx);
             self.stage = Stage::Follower { active: false };
         }
-        let home = |o: &HObject| pool.raw_pg_to_pg(PgId { pool: self.id.pool, seed: o.hash });
+        let id = self.id.pool;
+        let home = |o: &HObject| pool.raw_pg_to_pg(PgId { pool: id, seed: o.hash });
         let whole = self.totals;
         let mut parts: Vec<Pg> = children.iter().filter_map(|id| self.child(*id, bits, map, home)).collect();
+        for part in &mut parts {
+            part.undo = self.part_undo(|o| home(o) == part.id);
+        }
         self.log = self.log.part(|o| home(o) == self.id);
         let gone: Vec<HObject> = self.missing.keys().filter(|o| home(o) != self.id).cloned().collect();
         let given = |of: fn(&PgTotals) -> i64| parts.iter().map(|p| of(&p.totals)).sum::<i64>();
@@ -112,6 +116,7 @@ impl Pg {
         child.history.epoch_created = map.epoch;
         child.last_backfill = self.last_backfill.clone();
         child.backfilled = self.backfilled;
+        child.shard = self.shard;
         child.log = self.log.part(|o| home(o) == id);
         child.missing = self.missing.iter().filter(|(o, _)| home(o) == id).map(|(o, v)| (o.clone(), *v)).collect();
         let part = |sum| share(sum, more);

@@ -2,6 +2,7 @@
 
 use super::peering::Step;
 use super::{Pg, Stage};
+use types::map::OsdMap;
 use types::pg::{ObjectStatCollection, ObjectStatSum, PgShard, PgStat, PgState};
 use types::{Epoch, Now, OsdId, ShardPgId, Utime};
 
@@ -141,7 +142,7 @@ impl Pg {
     }
 
     /// What the manager is told.
-    pub fn report(&mut self, now: Now, epoch: Epoch) -> PgStat {
+    pub fn report(&mut self, now: Now, map: &OsdMap) -> PgStat {
         let state = self.state();
         self.figures.note_state(now.wall, state);
         self.figures.reported += 1;
@@ -166,10 +167,12 @@ impl Pg {
         };
         let lacks = |osd: OsdId| if osd == m.primary { !self.missing.is_empty() } else { self.recovery.lacks(osd) > 0 };
         let shard = |osd: &OsdId| PgShard { osd: *osd, shard: ShardPgId::NO_SHARD };
+        // With their holes.
+        let places = map.pg_to_up_acting(self.id);
         PgStat {
             version: self.log.head(),
             reported_seq: f.reported,
-            reported_epoch: epoch,
+            reported_epoch: map.epoch,
             state,
             log_start: self.log.tail,
             ondisk_log_start: self.log.tail,
@@ -178,8 +181,8 @@ impl Pg {
             stats: ObjectStatCollection { sum },
             log_size: self.log.len() as i64,
             ondisk_log_size: self.log.len() as i64,
-            up: m.up.clone(),
-            acting: m.acting.clone(),
+            up: places.up,
+            acting: places.acting,
             last_fresh: now.wall,
             last_change: f.last_change,
             last_active: f.last_active,

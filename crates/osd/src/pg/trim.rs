@@ -15,6 +15,7 @@ use crate::mutation::{Mutation, Step};
 use crate::object::{INFO_ATTR, ObjectInfo};
 use crate::ops::{Access, pg_range};
 use crate::snaps::{self, Preserved};
+use crate::stripe::undo;
 use admin::option::ConfigValues;
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -191,7 +192,7 @@ impl Pg {
         let from = self.trims.reindexed_to.take().unwrap_or(start);
         let Ok((objects, next)) = cx.disk.list(self.coll, &from, &end, REINDEX_PAGE) else { return };
         let mut txn: Transaction = self.transaction();
-        for object in objects.iter().filter(|o| o.snap < Snap::HEAD) {
+        for object in objects.iter().filter(|o| o.snap < Snap::HEAD && !undo::is(o)) {
             if let Ok(Some(info)) = self.load_info(cx, object) {
                 snaps::index_arrived(&mut txn, object, &info);
             }
@@ -220,7 +221,7 @@ impl Pg {
     /// It is a clone's turn to be trimmed.
     pub(super) fn run_trim(&mut self, cx: &mut Cx<'_>, op: ClientOp, clone: Snap) {
         let object = HObject { snap: clone, ..op.object.clone() };
-        if self.must_recover(&object, op.access) {
+        if self.must_recover(cx.sh.whoami, &object, op.access) {
             return self.wait_for_recovery(cx, op, object);
         }
         let loaded = self.load_head(cx, &op.object).and_then(|(head, snaps)| Ok((head, snaps, self.load_info(cx, &object)?)));
@@ -295,7 +296,7 @@ impl Pg {
         let entry = entry(if ends { LogOp::Delete } else { LogOp::Modify }, op.object.clone(), version, prior);
         self.figures.sums.num_wr += 1;
         let reply = self.reply(cx, &op, 0, Vec::new(), version, 0);
-        Write { before: vec![before], entry, mutation, totals, answer: Some((reply, op)), watch: None }
+        Write { before: vec![before], entry, mutation, totals, answer: Some((reply, op)), watch: None, shards: None }
     }
 
     fn cannot_trim(&mut self, cx: &mut Cx<'_>, op: ClientOp, object: &HObject, why: &str) {

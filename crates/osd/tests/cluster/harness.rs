@@ -4,7 +4,7 @@
 use admin::option::{ConfigValues, Source};
 use auth::OsdCaps;
 use bytes::Bytes;
-use crush::CrushMap;
+use crush::{CrushMap, RuleKind, SimpleRule};
 use osd::{Effect, Osd, OsdConfig, Peer, SessionId, SessionInfo};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::mem::{MemDev, MemDisk, MemIo, MemKv};
 use store::{Store, StoreConfig};
-use types::map::{OsdMap, PgPool};
+use types::map::{OsdMap, PgPool, PoolType};
 use types::msg::internal::{FailureKind, MgrStats, OsdFailure};
 use types::msg::internal_osd::{OsdPing, PgBody, PgMessage};
 use types::msg::mon::MOsdMap;
@@ -133,6 +133,28 @@ impl Cluster {
     }
 
     pub fn with_options(seed: u64, osds: i32, pg_num: u32, options: &[(&str, &str)]) -> Self {
+        Self::with_pool(seed, osds, options, |_| PgPool::replicated(3, pg_num, 0))
+    }
+
+    /// One whose pool is erasure-coded, in stripes so small that a few words are several.
+    pub fn erasure_coded(seed: u64, osds: i32, pg_num: u32, (k, m): (u8, u8), options: &[(&str, &str)]) -> Self {
+        let pool = |map: &mut OsdMap| {
+            let mut crush = CrushMap::clone(&map.crush);
+            let rule = SimpleRule { name: "coded", root: "default", failure_domain: "osd", class: None, kind: RuleKind::Erasure };
+            let rule = crush.add_simple_rule(rule).unwrap() as u8;
+            map.crush = Arc::new(crush);
+            let profile = [("plugin", "isa".to_owned()), ("k", k.to_string()), ("m", m.to_string())];
+            map.erasure_code_profiles.insert("coded".into(), profile.map(|(k, v)| (k.to_owned(), v)).into());
+            let flags = PgPool::FLAG_HASHPSPOOL | PgPool::FLAG_EC_OVERWRITES;
+            let erasure_code_profile = "coded".into();
+            let stripe_width = u32::from(k) * 4;
+            let min_size = k + 1.min(m - 1);
+            PgPool { pool_type: PoolType::ERASURE, flags, erasure_code_profile, stripe_width, min_size, ..PgPool::replicated(k + m, pg_num, rule) }
+        };
+        Self::with_pool(seed, osds, options, pool)
+    }
+
+    fn with_pool(seed: u64, osds: i32, options: &[(&str, &str)], pool: impl FnOnce(&mut OsdMap) -> PgPool) -> Self {
         let mut map = OsdMap::new(FSID, Utime::ZERO);
         map.set_max_osd(osds);
         let hosts: Vec<(i32, String)> = (0..osds).map(|o| (o, format!("h{o}"))).collect();
@@ -142,7 +164,8 @@ impl Cluster {
             map.osd_state[osd] = OsdMap::STATE_EXISTS;
             map.osd_weight[osd] = 0x10000;
         }
-        map.pools.insert(POOL, PgPool::replicated(3, pg_num, 0));
+        let pool = pool(&mut map);
+        map.pools.insert(POOL, pool);
         map.pool_name.insert(POOL, "p".into());
         map.pool_max = 1;
         let daemons = (0..osds)
@@ -963,13 +986,17 @@ impl Cluster {
         for pg in self.pgs() {
             let coll = ShardPgId::whole(pg);
             let mut first: Option<(OsdId, Vec<StoredObject>)> = None;
-            for osd in self.map.pg_to_up_acting(pg).acting {
+            for osd in self.map.pg_to_up_acting(pg).acting.into_iter().filter(|osd| *osd != OsdId::HOLE) {
                 let Some((_, store)) = self.daemons[osd.0 as usize].running.as_mut() else { continue };
                 let (objects, _) = store.list(coll, &HObject::min(), &HObject::max(), usize::MAX).unwrap();
+                let shards = self.map.pools[&pg.pool].is_erasure();
                 let copy: Vec<_> = objects
                     .into_iter()
+                    // What waits to be settled does not count.
+                    .filter(|o| !shards || o.snap == Snap::HEAD)
                     .map(|o| {
-                        let attrs = store.getattrs(coll, &o).unwrap();
+                        let mut attrs = store.getattrs(coll, &o).unwrap();
+                        attrs.retain(|name, _| name != b"@shard");
                         let omap = store.omap_list(coll, &o, Bound::Unbounded, usize::MAX).unwrap();
                         (o, (attrs, omap))
                     })

@@ -2,6 +2,7 @@
 
 mod attempts;
 mod backoffs;
+mod erasure;
 mod flags;
 mod forgotten;
 mod full;
@@ -790,8 +791,11 @@ fn recovery_goes_on_behind_restarts_of_everybody() {
 
 /// Clients append tokens of their own to a few objects while OSDs crash and return. In the end every token that was
 /// acknowledged is there, and none is there twice.
-fn churn(seed: u64, sessions: bool) {
-    let mut c = Cluster::new(seed, 3, 4);
+fn churn(c: Cluster, seed: u64, sessions: bool) {
+    churn_of(c, 3, seed, sessions);
+}
+
+fn churn_of(mut c: Cluster, osds: i32, seed: u64, sessions: bool) {
     c.settle();
     let mut acked: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut open: BTreeMap<u64, (String, String)> = BTreeMap::new();
@@ -807,11 +811,11 @@ fn churn(seed: u64, sessions: bool) {
             c.lose_some_session();
         }
         if c.rng.random_ratio(1, 12) {
-            let osd = OsdId(c.rng.random_range(0..3));
+            let osd = OsdId(c.rng.random_range(0..osds));
             c.crash(osd);
         }
         if c.rng.random_ratio(1, 6) {
-            for osd in (0..3).map(OsdId) {
+            for osd in (0..osds).map(OsdId) {
                 if !c.is_running(osd) {
                     c.start(osd);
                     break;
@@ -827,7 +831,7 @@ fn churn(seed: u64, sessions: bool) {
             done.is_none()
         });
     }
-    for osd in (0..3).map(OsdId) {
+    for osd in (0..osds).map(OsdId) {
         if !c.is_running(osd) {
             c.start(osd);
         }
@@ -850,13 +854,13 @@ fn churn(seed: u64, sessions: bool) {
 #[test]
 fn acknowledged_appends_are_there_once_whatever_crashes() {
     let seeds = std::env::var("OSD_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(20);
-    (100..100 + seeds).for_each(|seed| churn(seed, false));
+    (100..100 + seeds).for_each(|seed| churn(Cluster::new(seed, 3, 4), seed, false));
 }
 
 #[test]
 fn acknowledged_appends_are_there_once_whatever_crashes_and_whoever_forgets() {
     let seeds = std::env::var("OSD_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(20);
-    (1000..1000 + seeds).for_each(|seed| churn(seed, true));
+    (1000..1000 + seeds).for_each(|seed| churn(Cluster::new(seed, 3, 4), seed, true));
 }
 
 /// A cluster of five whose one PG moves from three OSDs to three with two new ones among them; its log is short.

@@ -74,6 +74,7 @@ messages! {
     internal::OsdScrub, internal::MonCopy, internal::OsdForceRecovery,
     internal_mon::MonPeer, internal_mon::MonPeerReply,
     internal_osd::RepOp, internal_osd::RepOpReply, internal_osd::PgMessage, internal_osd::OsdHeartbeat, internal_osd::OsdPing, internal_osd::OsdSessionLost,
+    internal_osd::ShardRead, internal_osd::ShardReadReply,
 }
 
 fn typed<M: WireMessage>(raw: &RawMessage) -> Result<M, MessageError> {

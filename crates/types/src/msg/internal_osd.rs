@@ -44,7 +44,7 @@ message! {
 }
 message! {
     /// Everything else OSDs have to say about a PG.
-    PgMessage = 0x7102, v 7, c 7, p 127 {
+    PgMessage = 0x7102, v 8, c 8, p 127 {
         pgid: PgId,
         /// The sender's map.
         epoch: Epoch,
@@ -85,6 +85,39 @@ message! {
     OsdSessionLost = 0x7104, v 1, c 1, p 127 { osd: OsdId, }
 }
 
+message! {
+    /// Read this of your shard of an object of an erasure-coded pool.
+    ShardRead = 0x7106, v 1, c 1, p 127 {
+        pgid: PgId,
+        epoch: Epoch,
+        osd: OsdId,
+        /// The asker's number for it.
+        tid: u64,
+        object: HObject,
+        /// The write that made the object what is wanted.
+        version: EVersion,
+        shard: u8,
+        off: u64,
+        len: u64,
+        /// Every attribute, too.
+        attrs: bool,
+        /// On whose account: 0 a client's, 1 recovery's, 2 that of what can wait.
+        class: u8,
+    }
+}
+message! {
+    /// What was asked for; or the errno of why not: ENOENT where the shard is not that, or of another write.
+    ShardReadReply = 0x7107, v 1, c 1, p 127 {
+        pgid: PgId,
+        epoch: Epoch,
+        osd: OsdId,
+        tid: u64,
+        /// 0, or negative.
+        result: i32,
+        attrs: Vec<(BString, Bytes)>,
+    } + data
+}
+
 /// An attempt at peering, as its primary counts them. Answers carry the round of what they answer: one that was asked
 /// for in an earlier round, perhaps of another copy or before that copy was cut back, says nothing any more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
@@ -122,7 +155,7 @@ pub struct PgTotals {
 
 /// What an OSD says of its copy of a PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 6, compat = 6)]
+#[denc(v = 7, compat = 7)]
 pub struct PeerInfo {
     /// False: it holds nothing of this PG, the rest is blank but `born`.
     pub exists: bool,
@@ -147,6 +180,9 @@ pub struct PeerInfo {
     /// The epoch from which on the sender's store has been in use: of what it held before under the same id nothing is there.
     #[denc(since = 5)]
     pub born: Epoch,
+    /// Which shard of an erasure-coded pool's objects it has; none: whole objects, or nothing yet.
+    #[denc(since = 7)]
+    pub shard: Option<u8>,
 }
 
 impl PeerInfo {
@@ -272,6 +308,8 @@ pub enum PgBody {
         last_user_version: u64,
         /// Requests of writes before those you know of, oldest first.
         dups: Vec<PgLogDup>,
+        /// The shard that you hold from now on; none: whole objects. What you have of another one does not count.
+        shard: Option<u8>,
     },
     /// Done and durable; these objects are now missing here, in these versions, and a backfill has come so far.
     #[denc(tag = 6)]
@@ -304,6 +342,9 @@ pub enum PgBody {
     /// Every copy has everything: entries of the log up to here are needed by nobody.
     #[denc(tag = 40)]
     Trim { to: EVersion },
+    /// Every copy has every write up to here: what would be needed to take them back may be forgotten.
+    #[denc(tag = 41)]
+    Settled { to: EVersion },
     /// Your copy is not needed any more.
     #[denc(tag = 15)]
     Remove,
@@ -414,6 +455,7 @@ mod tests {
             PgBody::Activate { history: PeerHistory::default(), serves: true },
             PgBody::Started { history: PeerHistory::default(), recovered: true },
             PgBody::Trim { to: EVersion { epoch: Epoch(3), version: 9 } },
+            PgBody::Settled { to: EVersion { epoch: Epoch(3), version: 9 } },
             PgBody::Remove,
             PgBody::PullFailed { object: HObject::min() },
             PgBody::Scrub { scrub: 3, begin: HObject::min(), end: HObject::max(), deep: true, trust_s: 7 },

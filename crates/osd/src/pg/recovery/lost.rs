@@ -146,6 +146,9 @@ impl Pg {
         if self.recovery.marking.is_some() {
             return refuse(Errno::EBUSY, "unfound objects of this pg are being marked already");
         }
+        if revert && self.shard.is_some() {
+            return refuse(Errno::EINVAL, "mode must be 'delete' for ec pool");
+        }
         if !self.serves() {
             return refuse(Errno::EAGAIN, "pg has fewer than min_size copies: nothing can be written");
         }
@@ -257,7 +260,7 @@ impl Pg {
             op: if older.is_some() { LogOp::LostRevert } else { LogOp::LostDelete },
             object: object.clone(),
             version,
-            prior_version: self.missing.get(&object).copied().unwrap_or_default(),
+            prior_version: self.missing.get(&object).copied().or_else(|| self.version_of(cx, &object)).unwrap_or_default(),
             user_version,
             reqid: ReqId::default(),
             mtime: cx.now.wall,
@@ -289,7 +292,7 @@ impl Pg {
         }
         self.recovery.refused.remove(&object);
         self.recovery.losing.insert(object);
-        self.start_write(cx, Write { before: Vec::new(), entry, mutation, totals, answer: None, watch: None });
+        self.start_write(cx, Write { before: Vec::new(), entry, mutation, totals, answer: None, watch: None, shards: None });
     }
 
     /// What giving up an object changes on a copy: it is gone; or, if the copy holds what it is to be again, it has that

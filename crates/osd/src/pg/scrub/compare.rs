@@ -5,6 +5,7 @@
 //! Upstream: PGBackend::be_select_auth_object, be_compare_scrub_objects; src/include/rados/rados_types.hpp.
 
 use crate::object::{INFO_ATTR, ObjectInfo};
+use crate::stripe::Striping;
 use std::collections::{BTreeMap, BTreeSet};
 use types::msg::internal_osd::ScrubObject;
 use types::{EVersion, HObject, OsdId};
@@ -60,8 +61,8 @@ impl Inconsistent {
     }
 }
 
-/// Compares what all copies say of the same range.
-pub(in crate::pg) fn compare(primary: OsdId, maps: BTreeMap<OsdId, Vec<ScrubObject>>) -> Vec<Inconsistent> {
+/// Compares what all copies say of the same range. Shards differ in what they store, and are as long as the object's size says.
+pub(in crate::pg) fn compare(primary: OsdId, maps: BTreeMap<OsdId, Vec<ScrubObject>>, striping: Option<&Striping>) -> Vec<Inconsistent> {
     let osds: BTreeSet<OsdId> = maps.keys().copied().collect();
     let mut objects: BTreeMap<HObject, BTreeMap<OsdId, ScrubObject>> = BTreeMap::new();
     for (osd, map) in maps {
@@ -69,11 +70,17 @@ pub(in crate::pg) fn compare(primary: OsdId, maps: BTreeMap<OsdId, Vec<ScrubObje
             objects.entry(found.object.clone()).or_default().insert(osd, found);
         }
     }
-    objects.into_iter().filter_map(|(object, copies)| compare_one(primary, &osds, object, copies)).collect()
+    objects.into_iter().filter_map(|(object, copies)| compare_one(primary, &osds, object, copies, striping)).collect()
 }
 
-fn compare_one(primary: OsdId, osds: &BTreeSet<OsdId>, object: HObject, mut copies: BTreeMap<OsdId, ScrubObject>) -> Option<Inconsistent> {
-    let shards: BTreeMap<OsdId, Shard> = osds.iter().map(|osd| (*osd, judge(copies.remove(osd)))).collect();
+fn compare_one(
+    primary: OsdId,
+    osds: &BTreeSet<OsdId>,
+    object: HObject,
+    mut copies: BTreeMap<OsdId, ScrubObject>,
+    striping: Option<&Striping>,
+) -> Option<Inconsistent> {
+    let shards: BTreeMap<OsdId, Shard> = osds.iter().map(|osd| (*osd, judge(copies.remove(osd), striping))).collect();
     let auth = choose(primary, &shards);
     let mut out = Inconsistent { object, errors: 0, shards, auth: None, bad: BTreeSet::new(), shallow: 0, deep: 0 };
     for (osd, shard) in &out.shards {
@@ -94,7 +101,7 @@ fn compare_one(primary: OsdId, osds: &BTreeSet<OsdId>, object: HObject, mut copi
 }
 
 /// What is wrong with a copy by itself.
-fn judge(found: Option<ScrubObject>) -> Shard {
+fn judge(found: Option<ScrubObject>, striping: Option<&Striping>) -> Shard {
     let Some(found) = found else { return Shard { errors: shard_error::MISSING, found: None, info: None } };
     let mut errors = found.errors;
     let raw = found.attrs.iter().find(|(name, _)| name == INFO_ATTR).map(|(_, raw)| raw);
@@ -102,7 +109,7 @@ fn judge(found: Option<ScrubObject>) -> Shard {
     match &info {
         None => errors |= shard_error::INFO_MISSING,
         Some(None) => errors |= shard_error::INFO_CORRUPTED,
-        Some(Some(info)) if info.size != found.size => errors |= shard_error::SIZE_INFO_MISMATCH,
+        Some(Some(info)) if striping.map_or(info.size, |s| s.chunks_len(info.size)) != found.size => errors |= shard_error::SIZE_INFO_MISMATCH,
         Some(Some(_)) => {}
     }
     Shard { errors, found: Some(found), info: info.flatten() }
@@ -169,7 +176,7 @@ mod tests {
 
     fn found(copies: [Option<ScrubObject>; 3]) -> Option<Inconsistent> {
         let maps = [ONE, TWO, THREE].into_iter().zip(copies).map(|(osd, c)| (osd, c.into_iter().collect())).collect();
-        compare(ONE, maps).pop()
+        compare(ONE, maps, None).pop()
     }
 
     fn bad(found: &Inconsistent) -> Vec<i32> {
@@ -195,7 +202,7 @@ mod tests {
         let i = found([Some(copy(3, 10, 6)), Some(copy(3, 10, 5)), Some(copy(3, 10, 5))]).unwrap();
         assert_eq!((bad(&i), i.errors, i.deep), (vec![1], object_error::DATA_DIGEST, 1));
         let two = [(ONE, vec![copy(3, 10, 6)]), (TWO, vec![copy(3, 10, 5)])].into_iter().collect();
-        assert_eq!(bad(&compare(ONE, two)[0]), [2]);
+        assert_eq!(bad(&compare(ONE, two, None)[0]), [2]);
     }
 
     #[test]

@@ -6,6 +6,8 @@
 
 use super::super::{Pg, Stage};
 use crate::effects::{Cx, Durable, ReadFor, ReadResult, ReadRoute};
+use crate::object::SHARD_ATTR;
+use crate::stripe::undo;
 use bytes::Bytes;
 use denc::BString;
 use qos::Class;
@@ -57,7 +59,7 @@ impl Pg {
             return;
         }
         let Ok((objects, _)) = cx.disk.list(self.coll, &chunk.begin, &chunk.end, usize::MAX) else { return };
-        let (todo, done) = (objects.into(), Vec::new());
+        let (todo, done) = (objects.into_iter().filter(|object| !undo::is(object)).collect(), Vec::new());
         let trust = (chunk.trust_s > 0).then_some(Trust { now: cx.now.mono, age_s: chunk.trust_s });
         self.scrubs.build = Some(Build { to, round, scrub: chunk.scrub, deep: chunk.deep, trust, todo, current: None, done });
         self.go_on_building(cx);
@@ -86,12 +88,12 @@ impl Pg {
     }
 
     fn go_on_building(&mut self, cx: &mut Cx<'_>) {
-        let coll = self.coll;
+        let (coll, shard) = (self.coll, self.shard);
         loop {
             let Some(build) = self.scrubs.build.as_mut() else { return };
             let Some(current) = build.current.as_mut() else {
                 let Some(name) = build.todo.pop_front() else { return self.end_build(cx) };
-                match describe(cx, coll, name) {
+                match describe(cx, coll, name, shard) {
                     None => {}
                     Some(object) if build.deep => build.current = Some(Current::new(object)),
                     Some(object) => build.done.push(object),
@@ -118,7 +120,7 @@ impl Pg {
                 Err(_) => current.object.errors |= ScrubObject::READ_ERROR,
             }
             let current = build.current.take();
-            build.done.extend(current.map(Current::finish));
+            build.done.extend(current.map(|current| current.finish(shard.is_none())));
         }
     }
 
@@ -181,18 +183,20 @@ impl Current {
         Ok(done)
     }
 
-    fn finish(mut self) -> ScrubObject {
+    /// `comparable`: other copies have the same data.
+    fn finish(mut self, comparable: bool) -> ScrubObject {
         if self.object.errors == 0 {
             // Upstream begins with all ones and does not turn the bits over at the end.
-            self.object.data_digest = Some(!self.crc);
+            self.object.data_digest = comparable.then_some(!self.crc);
             self.object.omap_digest = Some(!self.omap_crc);
         }
         self.object
     }
 }
 
-/// What can be told of an object without reading it; `None` if it is not there.
-fn describe(cx: &mut Cx<'_>, coll: types::ShardPgId, object: HObject) -> Option<ScrubObject> {
+/// What can be told of an object without reading it; `None` if it is not there. What belongs to another shard than the copy's is an
+/// error.
+fn describe(cx: &mut Cx<'_>, coll: types::ShardPgId, object: HObject, shard: Option<u8>) -> Option<ScrubObject> {
     let mut out = ScrubObject { object, ..ScrubObject::default() };
     match cx.disk.stat(coll, &out.object) {
         Ok(stat) => out.size = stat.size,
@@ -201,7 +205,13 @@ fn describe(cx: &mut Cx<'_>, coll: types::ShardPgId, object: HObject) -> Option<
     }
     match cx.disk.getattrs(coll, &out.object) {
         // In memory of their own: pieces would keep whole database blocks alive.
-        Ok(attrs) => out.attrs = attrs.into_iter().map(|(k, v)| (k, Bytes::copy_from_slice(&v))).collect(),
+        Ok(mut attrs) => {
+            let tag = attrs.remove(&BString::from(SHARD_ATTR));
+            if shard.is_some_and(|shard| tag.is_none_or(|tag| tag[..] != [shard])) {
+                out.errors |= ScrubObject::STAT_ERROR;
+            }
+            out.attrs = attrs.into_iter().map(|(k, v)| (k, Bytes::copy_from_slice(&v))).collect()
+        }
         Err(_) => out.errors |= ScrubObject::STAT_ERROR,
     }
     Some(out)

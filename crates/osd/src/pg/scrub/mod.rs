@@ -298,6 +298,7 @@ impl Pg {
         let me = cx.sh.whoami;
         let Some(run) = &mut self.scrubs.run else { return false };
         let maps = std::mem::take(&mut run.maps);
+        let striping = cx.sh.striping.get(&self.id.pool).cloned();
         if run.disturbed || !self.recovery.done {
             run.step = Step::Next;
             self.release_chunk(cx);
@@ -312,7 +313,7 @@ impl Pg {
                 run.bad_sets.insert(bad.object.clone(), bad);
             }
         }
-        for found in compare::compare(me, maps) {
+        for found in compare::compare(me, maps, striping.as_deref()) {
             (run.shallow, run.deep) = (run.shallow + found.shallow, run.deep + found.deep);
             for line in report::lines(&found) {
                 cx.clog(LogPrio::ERROR, format!("{} {line}", self.id));

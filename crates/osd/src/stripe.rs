@@ -1,0 +1,589 @@
+//! Objects of erasure-coded pools: which bytes lie on which shard, and what a write is for each of them.
+//!
+//! An object is a row of stripes, each of `k` data chunks and `m` coding chunks of `stripe_unit` bytes. Shard `i` stores the i-th chunk of
+//! every stripe, one behind the other; the last stripe is filled up with zeros. All that is not data (attributes, clones) every shard has.
+//!
+//! Room: osd core; pure.
+//! Holds: all shards of an object are equally long, `chunks_len` of its size, and what lies behind its end is zero: so a hole on all
+//! shards is a run of whole stripes of zeros. Of a stripe that is changed in part the rest has to be known: who encodes says what
+//! it lacks, and is called again with it.
+//! Upstream: ECUtil::stripe_info_t, ECTransaction.
+
+use crate::mutation::{Mutation, Step};
+use crate::ops::{Fetched, ReadKey};
+use bytes::Bytes;
+use ec::Code;
+use std::ops::Range;
+use types::Errno;
+use types::map::{OsdMap, PgPool};
+use types::msg::BufList;
+use types::msg::osd_op::{Op, OsdOp};
+use types::{PoolId, Snap};
+
+/// How objects of a pool lie on shards.
+#[derive(Debug)]
+pub struct Striping {
+    code: Code,
+    unit: u64,
+}
+
+/// What has to be read of shards for some bytes of an object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// Data shards that have them.
+    pub shards: Range<usize>,
+    /// Of each of these: from where, and how many bytes.
+    pub off: u64,
+    pub len: u64,
+}
+
+/// What came of encoding a write.
+#[derive(Debug, PartialEq)]
+pub enum Encoded {
+    /// Bytes of the object as it is, that have to be known.
+    Need(Vec<ReadKey>),
+    /// One for each shard.
+    Shards(Vec<Mutation>),
+}
+
+impl Striping {
+    /// Chunks of `unit` bytes, at least 1.
+    pub fn new(code: Code, unit: u32) -> Self {
+        Striping { code, unit: u64::from(unit.max(1)) }
+    }
+
+    /// That of a pool; `None` if it is not erasure-coded, or its profile cannot be read.
+    pub fn of_pool(map: &OsdMap, pool: PoolId) -> Option<Self> {
+        let pool = map.pool_by_id(pool).filter(|pool| pool.is_erasure())?;
+        let profile = profile_of(map, pool)?;
+        // The pool's own word: the profile's default may have changed since.
+        let unit = (pool.stripe_width / profile.k.max(1) as u32).max(1);
+        Some(Striping::new(Code::new(profile.technique, profile.k, profile.m), unit))
+    }
+
+    /// Data shards.
+    pub fn k(&self) -> usize {
+        self.code.k()
+    }
+
+    /// All shards.
+    pub fn shards(&self) -> usize {
+        self.code.k() + self.code.m()
+    }
+
+    /// Bytes of data in a stripe.
+    pub fn width(&self) -> u64 {
+        self.unit * self.k() as u64
+    }
+
+    /// How long each shard of an object of `size` bytes is.
+    pub fn chunks_len(&self, size: u64) -> u64 {
+        size.div_ceil(self.width()) * self.unit
+    }
+
+    /// Where `len` bytes from `off` on lie; `len` is not 0.
+    pub fn span(&self, off: u64, len: u64) -> Span {
+        let (first, last) = (off / self.width(), (off + len - 1) / self.width());
+        let chunk = |at: u64| (at % self.width() / self.unit) as usize;
+        let (from, to) = (chunk(off), chunk(off + len - 1));
+        match first == last {
+            true if from == to => Span { shards: from..from + 1, off: first * self.unit + off % self.unit, len },
+            true => Span { shards: from..to + 1, off: first * self.unit, len: self.unit },
+            false => Span { shards: 0..self.k(), off: first * self.unit, len: (last + 1 - first) * self.unit },
+        }
+    }
+
+    /// Bytes of the object out of what was read by its span: one piece per shard of the span. Nothing is copied.
+    pub fn join(&self, off: u64, len: u64, pieces: Vec<BufList>) -> BufList {
+        let span = self.span(off, len);
+        let mut cuts: Vec<Cuts> = pieces.into_iter().map(Cuts::new).collect();
+        let mut out = BufList::default();
+        // Each shard's bytes are needed in their order; of the first and the last stripe perhaps not all.
+        let (mut at, end) = (off / self.width() * self.width(), off + len);
+        if span.len < self.unit {
+            at = off;
+        }
+        while at < end {
+            let shard = (at % self.width() / self.unit) as usize;
+            let run = (self.unit - at % self.unit).min(if span.len < self.unit { end - at } else { u64::MAX });
+            if let Some(cuts) = shard.checked_sub(span.shards.start).and_then(|shard| cuts.get_mut(shard)) {
+                let cell = cuts.take(run as usize);
+                let (from, to) = (off.saturating_sub(at).min(run), (end - at).min(run));
+                if from < to {
+                    out.push(cell.slice(from as usize..to as usize));
+                }
+            }
+            at += run;
+        }
+        out
+    }
+
+    /// Any shards out of `k` others, of the same range of each. `None` if there are too few.
+    pub fn rebuild(&self, have: &[(usize, &[u8])], want: &[usize]) -> Option<Vec<Vec<u8>>> {
+        self.code.rebuild(have, want).ok()
+    }
+
+    /// What a write to an object of `size` bytes is on each shard. EOPNOTSUPP for omaps, and for changing part of a stripe in the same
+    /// message that made the object what a clone is.
+    pub fn encode(&self, mutation: &Mutation, size: u64, fetched: &Fetched) -> Result<Encoded, Errno> {
+        let mut run = Encoding::new(self, size, fetched);
+        let last = mutation.steps.iter().rposition(|s| matches!(s, Step::Write { .. } | Step::Zero { .. } | Step::Truncate { .. }));
+        for (at, step) in mutation.steps.iter().enumerate() {
+            run.is_looked_at = last.is_some_and(|last| at < last);
+            run.step(step)?;
+        }
+        match run.needs.is_empty() {
+            true => Ok(Encoded::Shards(run.shards)),
+            false => Ok(Encoded::Need(run.needs)),
+        }
+    }
+}
+
+/// How many copies of a PG make its objects whole: one, or as many as there are data chunks. More than there can be, where nobody knows.
+pub(crate) fn copies_needed(map: &OsdMap, pool: &PgPool) -> u8 {
+    match pool.is_erasure() {
+        false => 1,
+        true => profile_of(map, pool).map_or(u8::MAX, |profile| profile.k as u8),
+    }
+}
+
+fn profile_of(map: &OsdMap, pool: &PgPool) -> Option<ec::Profile> {
+    ec::Profile::parse(map.erasure_code_profiles.get(&pool.erasure_code_profile)?).ok()
+}
+
+/// Cuts bytes into pieces, which are copied only where they lie apart.
+struct Cuts {
+    rest: std::vec::IntoIter<Bytes>,
+    current: Bytes,
+}
+
+impl Cuts {
+    fn new(data: BufList) -> Self {
+        Cuts { rest: data.0.into_iter(), current: Bytes::new() }
+    }
+
+    /// The next so many bytes; fewer at the end.
+    fn take(&mut self, len: usize) -> Bytes {
+        while self.current.is_empty() {
+            let Some(next) = self.rest.next() else { return Bytes::new() };
+            self.current = next;
+        }
+        if self.current.len() >= len {
+            return self.current.split_to(len);
+        }
+        let mut whole = Vec::with_capacity(len);
+        while whole.len() < len {
+            if self.current.is_empty() {
+                let Some(next) = self.rest.next() else { break };
+                self.current = next;
+            }
+            whole.extend_from_slice(&self.current.split_to(self.current.len().min(len - whole.len())));
+        }
+        whole.into()
+    }
+}
+
+/// Whole stripes: their data chunks, in the object's order.
+#[derive(Debug, Clone)]
+struct Stripes {
+    first: u64,
+    chunks: Vec<Bytes>,
+}
+
+/// A mutation on its way to the shards.
+struct Encoding<'a> {
+    s: &'a Striping,
+    fetched: &'a Fetched,
+    shards: Vec<Mutation>,
+    needs: Vec<ReadKey>,
+    /// As it is after the steps so far.
+    size: u64,
+    /// What is stored counts up to here; behind it are zeros, and what the steps wrote. `None`: it is a clone's now.
+    stored: Option<u64>,
+    /// What steps wrote, as far as later ones may look at it.
+    written: Vec<Stripes>,
+    is_looked_at: bool,
+}
+
+impl<'a> Encoding<'a> {
+    fn new(s: &'a Striping, size: u64, fetched: &'a Fetched) -> Self {
+        let shards = vec![Mutation::default(); s.shards()];
+        Encoding { s, fetched, shards, needs: Vec::new(), size, stored: Some(size), written: Vec::new(), is_looked_at: false }
+    }
+
+    fn step(&mut self, step: &Step) -> Result<(), Errno> {
+        match step {
+            Step::Write { off, data } => return self.write(*off, data),
+            Step::Zero { off, len } => return self.zero(*off, *len),
+            Step::Truncate { size } => return self.truncate(*size),
+            Step::Remove => (self.size, self.stored) = (0, Some(0)),
+            Step::BecomeClone { .. } => (self.size, self.stored) = (u64::MAX, None),
+            Step::OmapSet { .. } | Step::OmapRm { .. } | Step::OmapRmRange { .. } | Step::OmapClear | Step::OmapSetHeader { .. } => {
+                return Err(Errno::EOPNOTSUPP);
+            }
+            _ => {}
+        }
+        if matches!(step, Step::Remove | Step::BecomeClone { .. }) {
+            self.written.clear();
+        }
+        self.shards.iter_mut().for_each(|shard| shard.push(step.clone()));
+        Ok(())
+    }
+
+    fn write(&mut self, off: u64, data: &BufList) -> Result<(), Errno> {
+        let (width, end) = (self.s.width(), off + data.len() as u64);
+        let (first, last) = (off / width, end.div_ceil(width));
+        let mut whole = BufList::default();
+        whole.push(self.kept(first * width, off)?);
+        data.0.iter().for_each(|piece| whole.push(piece.clone()));
+        whole.push(self.kept(end, last * width)?);
+        // Of a stripe that is there, shards whose chunk does not change need not be written.
+        let is_there = self.stored.is_some() && last - first == 1 && last * self.s.unit <= self.s.chunks_len(self.size);
+        let touched = is_there.then(|| self.s.span(off, end - off).shards);
+        self.size = if self.stored.is_some() { self.size.max(end) } else { self.size };
+        self.emit(Stripes::cut(self.s, first, whole), touched);
+        Ok(())
+    }
+
+    fn zero(&mut self, off: u64, len: u64) -> Result<(), Errno> {
+        let width = self.s.width();
+        let (end, whole) = (off + len, off.div_ceil(width) * width..(off + len) / width * width);
+        if whole.start >= whole.end {
+            return self.write(off, &Bytes::from(vec![0; len as usize]).into());
+        }
+        if off < whole.start {
+            self.write(off, &Bytes::from(vec![0; (whole.start - off) as usize]).into())?;
+        }
+        let (from, run) = (whole.start / width * self.s.unit, (whole.end - whole.start) / width * self.s.unit);
+        self.shards.iter_mut().for_each(|shard| shard.push(Step::Zero { off: from, len: run }));
+        if self.is_looked_at {
+            let zeros = Bytes::from(vec![0; (whole.end - whole.start) as usize]);
+            self.written.push(Stripes::cut(self.s, whole.start / width, zeros.into()));
+        }
+        if whole.end < end {
+            self.write(whole.end, &Bytes::from(vec![0; (end - whole.end) as usize]).into())?;
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, size: u64) -> Result<(), Errno> {
+        let width = self.s.width();
+        let is_cut = size < self.size;
+        let chunks = self.s.chunks_len(size);
+        self.shards.iter_mut().for_each(|shard| shard.push(Step::Truncate { size: chunks }));
+        if is_cut && !size.is_multiple_of(width) {
+            let first = size / width;
+            let mut whole = BufList::default();
+            whole.push(self.kept(first * width, size)?);
+            whole.push(vec![0; ((first + 1) * width - size) as usize].into());
+            self.cut(size);
+            self.emit(Stripes::cut(self.s, first, whole), None);
+        } else if is_cut {
+            self.cut(size);
+        }
+        self.size = size;
+        self.stored = self.stored.map(|stored| stored.min(size));
+        Ok(())
+    }
+
+    /// What was written behind `size` is gone.
+    fn cut(&mut self, size: u64) {
+        let (width, k) = (self.s.width(), self.s.k());
+        for stripes in &mut self.written {
+            let left = size.saturating_sub(stripes.first * width).div_ceil(width);
+            stripes.chunks.truncate(left as usize * k);
+        }
+    }
+
+    /// The bytes of a range as they are now.
+    fn kept(&mut self, from: u64, to: u64) -> Result<Bytes, Errno> {
+        if from >= to {
+            return Ok(Bytes::new());
+        }
+        let stored = self.stored.ok_or(Errno::EOPNOTSUPP)?.min(to);
+        let mut out = vec![0; (to - from) as usize];
+        // What steps wrote over all of it need not be read.
+        let is_written = self.written.iter().any(|w| w.covers(self.s, from, to));
+        if stored > from && !is_written {
+            let key = ReadKey { off: from, len: stored - from, sparse: false };
+            match self.fetched.reads.get(&key) {
+                None => self.needs.push(key),
+                Some(Err(e)) => return Err(*e),
+                Some(Ok(read)) => {
+                    let data = read.data.contiguous();
+                    out.get_mut(..data.len()).ok_or(Errno::EIO)?.copy_from_slice(&data);
+                }
+            }
+        }
+        for written in &self.written {
+            written.show(self.s, from, to, |at, bytes| out[at..at + bytes.len()].copy_from_slice(bytes));
+        }
+        Ok(out.into())
+    }
+
+    fn emit(&mut self, stripes: Stripes, touched: Option<Range<usize>>) {
+        let (k, unit) = (self.s.k(), self.s.unit as usize);
+        let off = stripes.first * self.s.unit;
+        let mut coding = vec![vec![0; stripes.chunks.len() / k * unit]; self.s.shards() - k];
+        if self.needs.is_empty() {
+            for (stripe, chunks) in stripes.chunks.chunks(k).enumerate() {
+                let data: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+                let mut out: Vec<&mut [u8]> = coding.iter_mut().map(|shard| &mut shard[stripe * unit..][..unit]).collect();
+                self.s.code.encode(&data, &mut out);
+            }
+        }
+        for shard in (0..k).filter(|shard| touched.as_ref().is_none_or(|touched| touched.contains(shard))) {
+            let data = BufList(stripes.chunks.iter().skip(shard).step_by(k).cloned().collect());
+            self.shards[shard].push(Step::Write { off, data });
+        }
+        for (shard, data) in (k..).zip(coding) {
+            self.shards[shard].push(Step::Write { off, data: Bytes::from(data).into() });
+        }
+        if self.is_looked_at {
+            self.written.push(stripes);
+        }
+    }
+}
+
+impl Stripes {
+    /// Stripes from `first` on out of all their bytes.
+    fn cut(s: &Striping, first: u64, whole: BufList) -> Self {
+        let count = whole.len() as u64 / s.unit;
+        let mut cuts = Cuts::new(whole);
+        Stripes { first, chunks: (0..count).map(|_| cuts.take(s.unit as usize)).collect() }
+    }
+
+    fn covers(&self, s: &Striping, from: u64, to: u64) -> bool {
+        let begin = self.first * s.width();
+        begin <= from && to <= begin + self.chunks.len() as u64 * s.unit
+    }
+
+    /// Shows what it has of a range, piece by piece, each with its place in the range.
+    fn show(&self, s: &Striping, from: u64, to: u64, mut f: impl FnMut(usize, &[u8])) {
+        for (n, chunk) in self.chunks.iter().enumerate() {
+            let begin = self.first * s.width() + n as u64 * s.unit;
+            let (at, end) = (from.max(begin), to.min(begin + s.unit));
+            if at < end {
+                f((at - from) as usize, &chunk[(at - begin) as usize..(end - begin) as usize]);
+            }
+        }
+    }
+}
+
+/// Fails where operations do more than append whole stripes or replace the object, which is all that a pool without `allow_ec_overwrites`
+/// allows: EOPNOTSUPP. `size` is the object's, `width` the pool's `stripe_width`. Upstream: pg_pool_t::requires_aligned_append.
+pub fn check_appends(ops: &[OsdOp], mut size: u64, width: u64) -> Result<(), Errno> {
+    for op in ops {
+        let grows_from = match op.op {
+            Op::Write(e) => Some((e.offset, e.length)),
+            Op::WriteSame(w) => Some((w.offset, w.length)),
+            Op::Append(e) => Some((size, e.length)),
+            _ => None,
+        };
+        match (op.op, grows_from) {
+            (_, Some((off, len))) if off == size && off.is_multiple_of(width) => size += len,
+            (_, Some(_)) | (Op::Zero(_) | Op::Truncate(_) | Op::TrimTrunc(_), _) => return Err(Errno::EOPNOTSUPP),
+            (Op::WriteFull(e), _) => size = e.length,
+            (Op::Delete, _) => size = 0,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Where the old content of an object waits until a write is on every shard: an object beside it, of a name that no clone has.
+pub(crate) mod undo {
+    use super::Snap;
+    use types::HObject;
+
+    const BIT: u64 = 1 << 63;
+
+    /// What write number `version` changed.
+    pub fn of(object: &HObject, version: u64) -> HObject {
+        // Clones have theirs, too: they are told apart by the number, for each entry of a log is about one object.
+        HObject { snap: Snap(BIT | version), ..object.clone() }
+    }
+
+    /// True for such an object.
+    pub fn is(object: &HObject) -> bool {
+        object.snap < Snap::HEAD && object.snap.0 & BIT != 0
+    }
+
+    /// The attribute that says of what parts of the object this is: its size, and from where and how much. Without, it is all of it.
+    pub const PARTS: &[u8] = b"@parts";
+
+    /// The largest id that a snapshot may have beside them.
+    pub const SNAP_MAX: Snap = Snap(BIT - 1);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ec::Technique;
+    use rand::{Rng, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+    use store::ReadData;
+
+    /// Shards as a store would have them, and the object as it should be.
+    struct Model {
+        s: Striping,
+        shards: Vec<Vec<u8>>,
+        object: Vec<u8>,
+    }
+
+    impl Model {
+        fn new(k: usize, m: usize, unit: u32) -> Self {
+            let s = Striping::new(Code::new(Technique::Vandermonde, k, m), unit);
+            Model { shards: vec![Vec::new(); k + m], s, object: Vec::new() }
+        }
+
+        /// Reads by some `k` shards, the data shards not among them if there are others.
+        fn read(&self, off: u64, len: u64, without: &[usize]) -> Vec<u8> {
+            let span = self.s.span(off, len);
+            let piece = |shard: &Vec<u8>| shard[span.off as usize..(span.off + span.len) as usize].to_vec();
+            let have: Vec<(usize, Vec<u8>)> = (0..self.s.shards()).filter(|i| !without.contains(i)).map(|i| (i, piece(&self.shards[i]))).collect();
+            let have: Vec<(usize, &[u8])> = have.iter().map(|(i, p)| (*i, p.as_slice())).take(self.s.k()).collect();
+            let want: Vec<usize> = span.shards.clone().collect();
+            let pieces = self.s.rebuild(&have, &want).unwrap().into_iter().map(|piece| Bytes::from(piece).into()).collect();
+            self.s.join(off, len, pieces).contiguous().to_vec()
+        }
+
+        fn apply(&mut self, mutation: &Mutation) {
+            let mut fetched = Fetched::default();
+            let shards = loop {
+                match self.s.encode(mutation, self.object.len() as u64, &fetched).unwrap() {
+                    Encoded::Shards(shards) => break shards,
+                    Encoded::Need(keys) => {
+                        for key in keys {
+                            let data = Bytes::from(self.read(key.off, key.len, &[]));
+                            let read = ReadData { data: data.into(), ..ReadData::default() };
+                            assert!(fetched.reads.insert(key, Ok(read)).is_none(), "asked for twice");
+                        }
+                    }
+                }
+            };
+            for (shard, m) in self.shards.iter_mut().zip(&shards) {
+                m.steps.iter().for_each(|step| run(shard, step));
+            }
+            mutation.steps.iter().for_each(|step| run(&mut self.object, step));
+        }
+
+        fn check(&self, rng: &mut ChaCha8Rng) {
+            let len = self.s.chunks_len(self.object.len() as u64) as usize;
+            assert!(self.shards.iter().all(|s| s.len() == len), "{len} {:?}", self.shards.iter().map(Vec::len).collect::<Vec<_>>());
+            if self.object.is_empty() {
+                return;
+            }
+            let lost: Vec<usize> = (0..self.s.shards() - self.s.k()).map(|_| rng.random_range(0..self.s.shards())).collect();
+            assert!(self.read(0, self.object.len() as u64, &lost) == self.object, "without {lost:?}");
+            let off = rng.random_range(0..self.object.len());
+            let len = rng.random_range(1..=self.object.len() - off);
+            assert!(self.read(off as u64, len as u64, &lost) == self.object[off..off + len]);
+        }
+    }
+
+    fn run(object: &mut Vec<u8>, step: &Step) {
+        match step {
+            Step::Write { off, data } => {
+                let (off, data) = (*off as usize, data.contiguous());
+                object.resize(object.len().max(off + data.len()), 0);
+                object[off..off + data.len()].copy_from_slice(&data);
+            }
+            Step::Zero { off, len } => object[*off as usize..(*off + *len) as usize].fill(0),
+            Step::Truncate { size } => object.resize(*size as usize, 0),
+            Step::Remove => object.clear(),
+            Step::Touch => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn any_step(rng: &mut ChaCha8Rng, size: usize, max: usize) -> Step {
+        let aligned = |rng: &mut ChaCha8Rng, n: usize| if rng.random_bool(0.3) { n / 16 * 16 } else { n };
+        let off = rng.random_range(0..max);
+        let off = aligned(rng, off);
+        let len = rng.random_range(1..max);
+        let len = aligned(rng, len).max(1);
+        match rng.random_range(0..10) {
+            0 => Step::Remove,
+            1 | 2 => Step::Truncate { size: off as u64 },
+            3 if off < size => Step::Zero { off: off as u64, len: len.min(size - off) as u64 },
+            _ => Step::Write { off: off as u64, data: BufList(vec![Bytes::from((0..len).map(|_| rng.random()).collect::<Vec<u8>>())]) },
+        }
+    }
+
+    #[test]
+    fn whatever_is_done_any_k_shards_have_it() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        for (k, m, unit) in [(2, 1, 8), (1, 1, 4), (2, 2, 16), (4, 2, 8), (3, 2, 5), (8, 3, 4)] {
+            for _ in 0..60 {
+                let mut model = Model::new(k, m, unit);
+                for _ in 0..12 {
+                    let mut mutation = Mutation::default();
+                    let mut size = model.object.len();
+                    for _ in 0..rng.random_range(1..4) {
+                        let step = any_step(&mut rng, size, k * unit as usize * 4);
+                        let mut grown = vec![0; size];
+                        run(&mut grown, &step);
+                        size = grown.len();
+                        mutation.push(step);
+                    }
+                    model.apply(&mutation);
+                    model.check(&mut rng);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_small_overwrite_reads_what_is_left_of_its_stripe_and_writes_no_shard_but_its_own_and_the_coding_ones() {
+        let mut model = Model::new(4, 2, 16);
+        let data = |len: usize| BufList::from(Bytes::from(vec![7; len]));
+        model.apply(&Mutation { steps: vec![Step::Write { off: 0, data: data(640) }] });
+        let write = Mutation { steps: vec![Step::Write { off: 64 + 16, data: data(16) }] };
+        let Encoded::Need(keys) = model.s.encode(&write, 640, &Fetched::default()).unwrap() else { panic!("nothing is needed") };
+        let key = |off, len| ReadKey { off, len, sparse: false };
+        assert_eq!(keys, [key(64, 16), key(96, 32)]);
+        let zeros = |len: usize| Ok(ReadData { data: data(len), ..ReadData::default() });
+        let fetched = Fetched { reads: [(keys[0], zeros(16)), (keys[1], zeros(32))].into(), copy: None };
+        let Encoded::Shards(shards) = model.s.encode(&write, 640, &fetched).unwrap() else { panic!("more is needed") };
+        assert_eq!(shards.iter().map(|m| m.steps.len()).collect::<Vec<_>>(), [0, 1, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn whole_stripes_need_nothing() {
+        let s = Striping::new(Code::new(Technique::Vandermonde, 2, 1), 16);
+        let data = BufList::from(Bytes::from(vec![1; 64]));
+        let write = Mutation { steps: vec![Step::Write { off: 32, data }] };
+        assert!(matches!(s.encode(&write, 640, &Fetched::default()), Ok(Encoded::Shards(_))));
+    }
+
+    #[test]
+    fn a_few_bytes_touch_one_shard() {
+        let s = Striping::new(Code::new(Technique::Vandermonde, 2, 1), 16);
+        assert_eq!(s.span(16 + 3, 5), Span { shards: 1..2, off: 3, len: 5 });
+        assert_eq!(s.span(32 + 8, 16), Span { shards: 0..2, off: 16, len: 16 });
+        assert_eq!(s.span(8, 64), Span { shards: 0..2, off: 0, len: 48 });
+        assert_eq!((s.chunks_len(0), s.chunks_len(1), s.chunks_len(33)), (0, 16, 32));
+    }
+
+    #[test]
+    fn omaps_and_parts_of_what_was_rolled_back_are_refused() {
+        let s = Striping::new(Code::new(Technique::Vandermonde, 2, 1), 16);
+        let refused = |steps| s.encode(&Mutation { steps }, 10, &Fetched::default()) == Err(Errno::EOPNOTSUPP);
+        assert!(refused(vec![Step::OmapClear]));
+        let write = Step::Write { off: 3, data: Bytes::from_static(b"x").into() };
+        assert!(refused(vec![Step::BecomeClone { clone: Snap(3) }, write]));
+    }
+
+    #[test]
+    fn without_overwrites_only_whole_stripes_are_appended() {
+        use types::msg::osd_op::Extent;
+        let write = |off, len| OsdOp::from(Op::Write(Extent { offset: off, length: len, ..Extent::default() }));
+        let check = |ops: &[OsdOp], size| check_appends(ops, size, 32).is_ok();
+        assert!(check(&[write(0, 10)], 0) && check(&[write(32, 10)], 32) && check(&[write(0, 32), write(32, 5)], 0));
+        assert!(!check(&[write(0, 10)], 32) && !check(&[write(10, 10)], 10) && !check(&[write(32, 1)], 0));
+        let full = OsdOp::from(Op::WriteFull(Extent { length: 64, ..Extent::default() }));
+        assert!(check(&[full.clone(), write(64, 1)], 5) && !check(&[full, write(32, 1)], 5));
+        assert!(!check(&[Op::Truncate(Extent::default()).into()], 5) && check(&[Op::Delete.into()], 5));
+    }
+}
