@@ -155,6 +155,8 @@ type Sums = BTreeMap<String, u32>;
 /// Copies of an object that differ, on whatever disk they are, those that are not there, and clones that should have been trimmed. It ends
 /// every OSD.
 pub fn compare_copies(cluster: &mut Cluster, acting: &BTreeMap<String, Vec<usize>>) {
+    let coded = cluster.coded();
+    let mut shards: BTreeMap<HObject, BTreeMap<usize, Vec<u8>>> = BTreeMap::new();
     let mut found: BTreeMap<(String, HObject), BTreeMap<usize, Sums>> = BTreeMap::new();
     for (n, osd) in cluster.osds.clone().into_iter().enumerate() {
         cluster.sim.crash(osd, false);
@@ -163,6 +165,10 @@ pub fn compare_copies(cluster: &mut Cluster, acting: &BTreeMap<String, Vec<usize
         let mut s = Store::mount(disk.dev(), disk.kv(), StoreConfig::default(), info.fsid, info.whoami).expect("mounts");
         for (coll, _) in s.collections() {
             for object in s.list(coll, &HObject::min(), &HObject::max(), usize::MAX).expect("a list").0 {
+                // What waits to be settled does not count.
+                if coded.is_some() && (1 << 63..types::Snap::HEAD.0).contains(&object.snap.0) {
+                    continue;
+                }
                 let size = s.stat(coll, &object).expect("an object").size;
                 s.read(ReadId(1), coll, &object, 0, size, ReadFlags::default());
                 let data = loop {
@@ -174,12 +180,24 @@ pub fn compare_copies(cluster: &mut Cluster, acting: &BTreeMap<String, Vec<usize
                 };
                 let data = data.map(|d| d.data.contiguous().to_vec()).unwrap_or_default();
                 let blocks = data.chunks(4096).enumerate().map(|(block, data)| (format!("block {block}"), sum(data)));
-                let attrs = s.getattrs(coll, &object).expect("attributes").into_iter().map(|(name, value)| (format!("attribute {name}"), sum(&value)));
+                let mut attrs = s.getattrs(coll, &object).expect("attributes");
+                if let Some(shard) = attrs.remove(&denc::BString::from("@shard")) {
+                    shards.entry(object.clone()).or_default().insert(shard[0].into(), data.clone());
+                }
+                let blocks = blocks.filter(|_| coded.is_none() || coll == store::META_COLL);
+                let attrs = attrs.into_iter().map(|(name, value)| (format!("attribute {name}"), sum(&value)));
                 let omap = s.omap_list(coll, &object, Bound::Unbounded, usize::MAX).expect("an omap").into_iter();
                 let omap = omap.map(|(key, value)| (format!("omap {key}"), sum(&value)));
                 let header = s.omap_get_header(coll, &object).map(|h| ("omap header".to_owned(), sum(&h))).expect("a header");
                 let sums = blocks.chain(attrs).chain(omap).chain([header]).collect();
                 found.entry((coll.pg.to_string(), object)).or_default().insert(n, sums);
+            }
+        }
+    }
+    if let Some(code) = coded {
+        for (object, shards) in shards {
+            if let Err(why) = check_shards(&code, &shards) {
+                cluster.model.borrow_mut().fault(format!("shards of {object}: {why}"));
             }
         }
     }
@@ -196,6 +214,22 @@ pub fn compare_copies(cluster: &mut Cluster, acting: &BTreeMap<String, Vec<usize
         if !without.is_empty() {
             cluster.model.borrow_mut().fault(format!("{name} is in {pg}, but not on {without:?}"));
         }
+    }
+}
+
+/// All shards of an object are there, and what is not data is what the data says.
+fn check_shards(code: &ec::Code, shards: &BTreeMap<usize, Vec<u8>>) -> Result<(), String> {
+    let (k, all) = (code.k(), code.k() + code.m());
+    let lens: Vec<usize> = shards.values().map(Vec::len).collect();
+    if shards.len() != all || lens.iter().any(|len| *len != lens[0]) {
+        return Err(format!("{:?} of {all}, of lengths {lens:?}", shards.keys().collect::<Vec<_>>()));
+    }
+    let have: Vec<(usize, &[u8])> = shards.iter().take(k).map(|(shard, data)| (*shard, data.as_slice())).collect();
+    let coding: Vec<usize> = (k..all).collect();
+    let computed = code.rebuild(&have, &coding).map_err(|_| "too few".to_owned())?;
+    match coding.iter().zip(&computed).find(|(shard, data)| shards[*shard] != **data) {
+        Some((shard, _)) => Err(format!("shard {shard} does not fit the data")),
+        None => Ok(()),
     }
 }
 

@@ -39,6 +39,8 @@ pub struct Plan {
     pub osds: usize,
     pub size: u32,
     pub min_size: u32,
+    /// The pool is erasure-coded: data chunks, and bytes of a chunk in a stripe; `size` are all chunks.
+    pub coded: Option<(u32, u32)>,
     pub pgs: u32,
     /// Entries a PG log keeps: few make backfill of what would be recovery.
     pub log_entries_max: usize,
@@ -75,6 +77,7 @@ impl Default for Plan {
             osds: 3,
             size: 3,
             min_size: 2,
+            coded: None,
             pgs: 4,
             log_entries_max: 100,
             log_dups_tracked: 3000,
@@ -265,6 +268,12 @@ impl Cluster {
         });
     }
 
+    /// How the pool's objects are encoded, if they are.
+    pub fn coded(&self) -> Option<ec::Code> {
+        let (k, _) = self.plan.coded?;
+        Some(ec::Code::new(ec::Technique::Vandermonde, k as usize, (self.plan.size - k) as usize))
+    }
+
     /// An operator gives the pool more placement groups or fewer, drawn.
     pub fn change_pgs(&mut self) {
         let (pgs, pgps) = (self.pgs, self.pgps);
@@ -369,10 +378,24 @@ impl Cluster {
                     command(&handle, &clock, &format!(r#"{{"prefix": "osd new", "uuid": "{uuid}", "id": {n}}}"#), &secret).await;
                 }
                 let (pgs, size) = (plan.pgs, plan.size);
+                let how = match plan.coded {
+                    None => format!(r#""size": {size}"#),
+                    Some((k, unit)) => {
+                        let m = size - k;
+                        let profile = format!(r#"["k={k}", "m={m}", "stripe_unit={unit}", "crush-failure-domain=osd"]"#);
+                        let set = format!(r#"{{"prefix": "osd erasure-code-profile set", "name": "{POOL}", "profile": {profile}, "force": true}}"#);
+                        command(&handle, &clock, &set, "").await;
+                        format!(r#""pool_type": "erasure", "erasure_code_profile": "{POOL}""#)
+                    }
+                };
                 let create = format!(
-                    r#"{{"prefix": "osd pool create", "pool": "{POOL}", "pg_num": {pgs}, "pgp_num": {pgs}, "size": {size}, "pg_num_min": 1}}"#
+                    r#"{{"prefix": "osd pool create", "pool": "{POOL}", "pg_num": {pgs}, "pgp_num": {pgs}, {how}, "pg_num_min": 1}}"#
                 );
                 command(&handle, &clock, &create, "").await;
+                if plan.coded.is_some() {
+                    let overwrites = format!(r#"{{"prefix": "osd pool set", "pool": "{POOL}", "var": "allow_ec_overwrites", "val": "true"}}"#);
+                    command(&handle, &clock, &overwrites, "").await;
+                }
                 let min_size = format!(
                     r#"{{"prefix": "osd pool set", "pool": "{POOL}", "var": "min_size", "val": "{}"}}"#,
                     plan.min_size

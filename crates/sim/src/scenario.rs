@@ -164,11 +164,40 @@ impl Scenario {
             (_, false) => (60, 100_000),
         };
         let pause_ms_max = if fills { 50 } else if slow { 100 } else { 500 };
-        let work = Workload { pool: POOL.into(), tasks: 3, objects_per_task, ops_per_task: 1000, bytes_max, pause_ms_max, full_try: fills };
+        let work = Workload { pool: POOL.into(), tasks: 3, objects_per_task, ops_per_task: 1000, bytes_max, pause_ms_max, full_try: fills, omaps: true };
         let (writers, sharers) = (2, if fills { 0 } else { 2 });
         let faults = faults(rng, &plan, writers + sharers, beyond);
         let snappers = usize::from(!beyond && !fills && apart.random_ratio(2, 3));
-        Scenario { seed, plan, tunables, work, writers, sharers, snappers, beyond, faults }
+        let mut s = Scenario { seed, plan, tunables, work, writers, sharers, snappers, beyond, faults };
+        if !beyond && !fills && apart.random_ratio(1, 3) {
+            s.encode(&mut apart);
+        }
+        s
+    }
+
+    /// The pool becomes one of shards, and faults what those survive.
+    fn encode(&mut self, rng: &mut ChaCha8Rng) {
+        let shapes: &[(u32, u32)] = match self.plan.osds {
+            3 => &[(2, 1)],
+            4 => &[(2, 2), (3, 1), (2, 1)],
+            _ => &[(3, 2), (4, 1), (2, 2), (2, 1)],
+        };
+        let (k, m) = shapes[rng.random_range(0..shapes.len())];
+        self.plan.coded = Some((k, [4096, 1024, 256][rng.random_range(0..3)]));
+        (self.plan.size, self.plan.min_size) = (k + m, k + 1.min(m - 1));
+        self.work.omaps = false;
+        let mut most = (self.plan.pgs, self.plan.pgs);
+        for planned in &mut self.faults {
+            match &mut planned.fault {
+                Fault::ReplaceDisks { osds, .. } => osds.truncate(m as usize),
+                // Their PGs are not merged.
+                Fault::PgNum { pg_num, pgp_num } => {
+                    most = (most.0.max(*pg_num), most.1.max(*pgp_num));
+                    (*pg_num, *pgp_num) = most;
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Name of a host by the number that faults have for it.
@@ -208,6 +237,7 @@ fn plan(rng: &mut ChaCha8Rng, fills: bool) -> Plan {
         max_backfills: [1, 3][rng.random_range(0..2)],
         client_messages: [256, 1, 3][rng.random_range(0..3)],
         storing: None,
+        coded: None,
         scrub_s,
         scan_min: [1, 2, 64][rng.random_range(0..3)],
         two_networks: rng.random(),

@@ -30,6 +30,8 @@ pub struct Workload {
     pub pause_ms_max: u64,
     /// Writes that find no room fail, as they may here; else they would wait.
     pub full_try: bool,
+    /// The pool has omaps.
+    pub omaps: bool,
 }
 
 pub(crate) type Task = Pin<Box<dyn Future<Output = ()>>>;
@@ -103,7 +105,7 @@ impl Writer {
             (7, Some(content)) => self.append(pool, object, content).await,
             (8, Some(content)) => self.cut(pool, object, content).await,
             (9, Some(content)) => self.xattr(pool, object, content).await,
-            (10 | 11, Some(content)) => self.omap(pool, object, content).await,
+            (10 | 11, Some(content)) if self.work.omaps => self.omap(pool, object, content).await,
             (12, Some(content)) if !self.work.full_try => self.burst(pool, object, content).await,
             (_, content) => self.write_full(pool, object, content.unwrap_or_default()).await,
         }

@@ -27,7 +27,7 @@ fn work(seed: u64) -> Workload {
         _ => (pause_ms_max, [4, 16][seed as usize / 4 % 2], 40_000),
     };
     let (pool, tasks) = (sim::POOL.into(), 3);
-    Workload { pool, tasks, objects_per_task, ops_per_task, bytes_max, pause_ms_max, full_try: fills(seed) }
+    Workload { pool, tasks, objects_per_task, ops_per_task, bytes_max, pause_ms_max, full_try: fills(seed), omaps: true }
 }
 
 /// Half the seeds have disks that take long to promise anything: most of what is under way hangs in the air.
@@ -73,7 +73,7 @@ fn plan(seed: u64) -> Plan {
     let max_backfills = [1, 3][seed as usize / 3 % 2];
     let two_networks = seed % 7 < 3;
     let client_messages = [256, 2][seed as usize / 4 % 2];
-    Plan { storing: seed.is_multiple_of(2).then_some(seed), two_networks, max_backfills, client_messages, disk_bytes, full_per_mille, scan_min, mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, map_epochs, recovery_max, scrub_s }
+    Plan { coded: None, storing: seed.is_multiple_of(2).then_some(seed), two_networks, max_backfills, client_messages, disk_bytes, full_per_mille, scan_min, mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, map_epochs, recovery_max, scrub_s }
 }
 
 /// How a run ended.
@@ -370,7 +370,7 @@ fn clients_do_not_wait_for_a_recovery_of_many_objects() {
         let plan = Plan { osds: 3, size: 3, min_size: 2, pgs: 1, log_entries_max, recovery_max: 1, ..Plan::default() };
         let mut cluster = Cluster::new(seed, slow, &plan);
         assert!(cluster.run_until_finished(1, Duration::from_secs(120)), "seed {seed}: the cluster does not come up");
-        let many = Workload { pool: sim::POOL.into(), tasks: 4, objects_per_task: 60, ops_per_task: 150, bytes_max: 20_000, pause_ms_max: 1, full_try: false };
+        let many = Workload { pool: sim::POOL.into(), tasks: 4, objects_per_task: 60, ops_per_task: 150, bytes_max: 20_000, pause_ms_max: 1, full_try: false, omaps: true };
         let away = cluster.osds[seed as usize % 3];
         cluster.sim.crash(away, true);
         cluster.add_workload("writer-a", many.clone());
