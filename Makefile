@@ -11,7 +11,7 @@ DIR ?= run
 CARGO ?= cargo
 BIN := $(CARGO_TARGET_DIR)/dist/cuttlebone
 
-.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart balance scrub compression snapshots full memory devices capacity fuzz dencoder msgr-stock test-clients bench bench-recovery bench-qos bench-capacity bench-devices replace networks chaos chaos-short linearizability sim sim-seeds mutants
+.PHONY: up down build deps test lint unit clients checks checks-stock script wrong restart balance scrub compression snapshots erasure full memory devices capacity fuzz dencoder msgr-stock test-clients bench bench-recovery bench-qos bench-capacity bench-devices bench-ec replace networks chaos chaos-short linearizability sim sim-seeds mutants
 
 up: build
 	@scripts/up $(BIN) $(DIR)
@@ -76,6 +76,10 @@ scrub: build
 snapshots: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/snapshots.py --bin $(BIN)
 
+# Erasure-coded pools, with stock tools.
+erasure: build
+	UP="--osds 6" SIZE=2G tests/clients/on_fresh_cluster $(BIN) tests/clients/erasure.py --bin $(BIN)
+
 # Pools that compress, checksums of all types, and what devices are taken for.
 compression: build
 	tests/clients/on_fresh_cluster $(BIN) tests/clients/compression.py --bin $(BIN)
@@ -130,7 +134,7 @@ sim-seeds: sim
 mutants: linearizability
 	CACHE=$(CACHE) scripts/mutants $(NAMES)
 
-test: lint unit clients checks script wrong restart replace networks capacity chaos-short sim-seeds balance scrub compression snapshots full memory devices fuzz
+test: lint unit clients checks script wrong restart replace networks capacity chaos-short sim-seeds balance scrub compression snapshots erasure full memory devices fuzz
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).
 dencoder: deps
@@ -163,5 +167,8 @@ bench-devices: build
 	bench/devices.py --bin $(BIN)
 
 # How fast copies come back, and what clients feel of it, beside stock Ceph as it comes and with recovery turned up (QUICK=1: not that).
+bench-ec: build
+	bench/erasure.py --bin $(BIN) --peer $(or $(PEER),tentacle)
+
 bench-recovery: build
 	bench/recovery.py --bin $(BIN) --peer $(or $(PEER),tentacle) $(if $(QUICK),,--tuned)
