@@ -11,7 +11,7 @@ use qos::{Class, DeviceModel, Share};
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use store::{
-    BlockDev, Bulk, Compressed, DeviceFacts, DeviceUse, Kv, Memory, ObjectStat, PlaceId, Placed, Policy, ReadFlags, ReadId, StatFs, Store, StoreMemory, Transaction, Tuning,
+    BlockDev, Bulk, Compressed, DeviceFacts, DeviceUse, Kv, Memory, ObjectStat, PlaceId, Placed, Policy, ReadData, ReadFlags, ReadId, StatFs, Store, StoreMemory, Transaction, Tuning,
     TxcId,
 };
 use types::msg::BufList;
@@ -26,8 +26,10 @@ pub trait Disk {
     fn place(&mut self, now: Now, id: PlaceId, class: Class, pool: PoolId, pieces: Vec<BufList>) -> bool;
     fn give_back(&mut self, placed: Placed);
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags);
+    fn read_now(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) -> Option<ReadData>;
     fn stat(&mut self, coll: ShardPgId, obj: &HObject) -> Result<ObjectStat, Errno>;
     fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno>;
+    fn getattr_pair(&mut self, coll: ShardPgId, obj: &HObject, names: [&[u8]; 2]) -> Result<[Option<Bytes>; 2], Errno>;
     fn getattrs(&mut self, coll: ShardPgId, obj: &HObject) -> Result<BTreeMap<BString, Bytes>, Errno>;
     fn omap_get_header(&mut self, coll: ShardPgId, obj: &HObject) -> Result<Bytes, Errno>;
     fn omap_get_values(&mut self, coll: ShardPgId, obj: &HObject, keys: &[BString]) -> Result<Pairs, Errno>;
@@ -77,11 +79,17 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     fn read(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) {
         Store::read(self, id, coll, obj, off, len, flags);
     }
+    fn read_now(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) -> Option<ReadData> {
+        Store::read_now(self, id, coll, obj, off, len, flags)
+    }
     fn stat(&mut self, coll: ShardPgId, obj: &HObject) -> Result<ObjectStat, Errno> {
         Store::stat(self, coll, obj)
     }
     fn getattr(&mut self, coll: ShardPgId, obj: &HObject, name: &[u8]) -> Result<Bytes, Errno> {
         Store::getattr(self, coll, obj, name)
+    }
+    fn getattr_pair(&mut self, coll: ShardPgId, obj: &HObject, names: [&[u8]; 2]) -> Result<[Option<Bytes>; 2], Errno> {
+        Store::getattr_pair(self, coll, obj, names)
     }
     fn getattrs(&mut self, coll: ShardPgId, obj: &HObject) -> Result<BTreeMap<BString, Bytes>, Errno> {
         Store::getattrs(self, coll, obj)

@@ -440,6 +440,16 @@ impl Cx<'_> {
         self.disk.read(id, coll, obj, off, len, flags);
         id
     }
+
+    /// The same, if the data is not at hand.
+    pub fn read_now(&mut self, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags, route: ReadRoute) -> Result<ReadData, ReadId> {
+        self.sh.next_read += 1;
+        let id = ReadId(self.sh.next_read);
+        self.disk.read_now(id, coll, obj, off, len, flags).ok_or_else(|| {
+            self.sh.reads.insert(id, route);
+            id
+        })
+    }
 }
 
 /// A finished read as PGs get it.

@@ -30,6 +30,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.with_existing(coll, obj, |o| o.attrs.get(name).ok_or(Errno::ENODATA))
     }
 
+    /// Two attributes at once, in the order asked; `None` for one that the object has not.
+    pub fn getattr_pair(&mut self, coll: ShardPgId, obj: &HObject, names: [&[u8]; 2]) -> Result<[Option<Bytes>; 2], Errno> {
+        self.with_existing(coll, obj, |o| Ok(names.map(|name| o.attrs.get(name))))
+    }
+
     pub fn getattrs(&mut self, coll: ShardPgId, obj: &HObject) -> Result<BTreeMap<BString, Bytes>, Errno> {
         self.with_existing(coll, obj, |o| Ok(o.attrs.to_map()))
     }

@@ -114,12 +114,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// Takes an onode out of the cache, having loaded it if need be. It must be put back.
     pub(crate) fn take_onode(&mut self, key: &Bytes) -> Result<(Bytes, Box<onode::Onode>), Errno> {
-        if self.onodes.get_mut(key).is_none() {
-            let onode = self.load_onode(key)?;
-            self.onodes.insert(key.clone(), onode);
-        } else {
+        if let Some(found) = self.onodes.take(key) {
             self.perf.onode_hit();
+            return Ok(found);
         }
+        let onode = self.load_onode(key)?;
+        self.onodes.insert(key.clone(), onode);
         Ok(self.onodes.take(key).expect("it is in the cache"))
     }
 

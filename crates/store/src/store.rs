@@ -220,6 +220,18 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.start_read(ReadOp::new(self.now, id, coll, key, off, len, flags));
     }
 
+    /// The same, answered at once if everything is in memory. `None`: it goes on as with `read`.
+    pub fn read_now(&mut self, id: ReadId, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags) -> Option<ReadData> {
+        self.read(id, coll, obj, off, len, flags);
+        match self.events.pop_back() {
+            Some(StoreEvent::ReadDone { id: done, result: Ok(data) }) if done == id => Some(data),
+            other => {
+                self.events.extend(other);
+                None
+            }
+        }
+    }
+
     /// A device or key-value I/O has ended.
     pub fn handle_io(&mut self, now: Now, id: IoId, result: Result<Bytes, Errno>) {
         let Some(kind) = self.ios.remove(&id.0) else { return };

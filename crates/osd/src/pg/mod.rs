@@ -151,6 +151,8 @@ struct Running {
     /// What is read: the operation's object, or a clone of it.
     object: HObject,
     reads: BTreeMap<ReadId, crate::ops::ReadKey>,
+    /// What was known when it began, if nothing of that changes until it has read: it changes nothing.
+    before: Option<Box<snaps::Before>>,
 }
 
 impl Pg {

@@ -218,7 +218,7 @@ impl Pg {
 
     fn run(&mut self, cx: &mut Cx<'_>, mut op: ClientOp) {
         // Also one that waited: whoever fenced the client off relies on it that nothing of it happens any more.
-        if matches!(op.source, OpSource::Session(_)) && cx.sh.map.is_blocklisted(&op.origin.addr) {
+        if is_fenced(cx, &op) {
             return self.refuse(cx, op, Errno::ESHUTDOWN);
         }
         if self.must_recover(cx.sh.whoami, &op.object, op.access) {
@@ -271,47 +271,70 @@ impl Pg {
         if target.snap == Snap::HEAD {
             self.load_watches(cx, &op.object, stored.as_ref());
         }
+        self.execute(cx, op, Box::new(Before { head, snaps, context, target, stored }));
+    }
+
+    /// Runs an operation whose object is known, as far as the data at hand goes.
+    fn execute(&mut self, cx: &mut Cx<'_>, mut op: ClientOp, before: Box<Before>) {
+        loop {
+            match self.outcome(cx, &op, &before) {
+                Outcome::Plan(plan) => return self.finish(cx, op, *plan, *before),
+                Outcome::NeedCopy(source) => return self.start_copy(cx, op, source),
+                Outcome::NeedReads(keys) if self.shard.is_some() => {
+                    let (object, before) = (before.target.clone(), (!op.access.writes).then_some(before));
+                    return self.start_gathering(cx, op, object, keys, before);
+                }
+                Outcome::NeedReads(keys) => {
+                    let reads = self.start_reads(cx, &mut op, &before.target, keys);
+                    if !reads.is_empty() {
+                        let (object, before) = (before.target.clone(), (!op.access.writes).then_some(before));
+                        self.running.insert(op.id, Running { op, object, reads, before });
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    fn outcome(&self, cx: &mut Cx<'_>, op: &ClientOp, before: &Before) -> Outcome {
         let notify_id = (u64::from(cx.sh.map.epoch.0) << 32) | u64::from(cx.sh.next_notify);
         let (watches, source) = (&self.watches, op.source);
         let connected = |cookie| watches.is_connected(&op.object, cookie, op.origin.inst, source);
         let env = Env {
             disk: cx.disk,
             coll: self.coll,
-            obj: &target,
+            obj: &before.target,
             now: cx.now,
             origin: op.origin,
             limits: &cx.sh.limits,
             rng: &mut cx.sh.rng,
             fetched: &op.fetched,
             notify_id,
-            snaps: &snaps,
+            snaps: &before.snaps,
             watch_connected: &connected,
         };
-        match ops::execute(env, &op.msg.ops, stored, op.msg.has_flag(osd_flag::RETURNVEC)) {
-            Outcome::NeedReads(keys) => self.start_reads(cx, op, target, keys),
-            Outcome::NeedCopy(source) => self.start_copy(cx, op, source),
-            Outcome::Plan(plan) => self.finish(cx, op, *plan, Before { head, snaps, context }),
-        }
+        ops::execute(env, &op.msg.ops, before.stored.clone(), op.msg.has_flag(osd_flag::RETURNVEC))
     }
 
-    fn start_reads(&mut self, cx: &mut Cx<'_>, op: ClientOp, object: HObject, keys: Vec<ReadKey>) {
+    /// Gives an operation the data that is at hand. What is not is on its way then.
+    fn start_reads(&mut self, cx: &mut Cx<'_>, op: &mut ClientOp, object: &HObject, keys: Vec<ReadKey>) -> BTreeMap<ReadId, ReadKey> {
         let mut reads = BTreeMap::new();
-        if self.shard.is_some() {
-            return self.start_gathering(cx, op, object, keys);
-        }
         for key in keys {
             let route = ReadRoute { pgid: self.id, interval: self.walk.since, what: ReadFor::Op(op.id) };
             let flags = ReadFlags { sparse: key.sparse, ..ReadFlags::default() };
-            reads.insert(cx.read(self.coll, &object, key.off, key.len, flags, route), key);
+            match cx.read_now(self.coll, object, key.off, key.len, flags, route) {
+                Ok(data) => drop(op.fetched.reads.insert(key, Ok(data))),
+                Err(id) => drop(reads.insert(id, key)),
+            }
         }
-        self.running.insert(op.id, Running { op, object, reads });
+        reads
     }
 
     /// The same where bytes lie on shards.
-    fn start_gathering(&mut self, cx: &mut Cx<'_>, op: ClientOp, object: HObject, keys: Vec<ReadKey>) {
+    fn start_gathering(&mut self, cx: &mut Cx<'_>, op: ClientOp, object: HObject, keys: Vec<ReadKey>, before: Option<Box<Before>>) {
         let Some(version) = self.version_of(cx, &object) else { return self.refuse(cx, op, Errno::EIO) };
         let id = op.id;
-        self.running.insert(id, Running { op, object: object.clone(), reads: BTreeMap::new() });
+        self.running.insert(id, Running { op, object: object.clone(), reads: BTreeMap::new(), before });
         // All are known before the first ends: one may at once.
         for key in keys {
             let read = self.gather_later(cx);
@@ -336,7 +359,7 @@ impl Pg {
         }
     }
 
-    /// A read of a running operation has ended; with the last one it runs again.
+    /// A read of a running operation has ended; with the last one it goes on.
     pub(super) fn op_read(&mut self, cx: &mut Cx<'_>, id: u64, read: ReadId, result: ReadResult) {
         let Some(running) = self.running.get_mut(&id) else { return };
         // A read that nobody waits for: the object is being recovered.
@@ -354,13 +377,24 @@ impl Pg {
             running.op.fetched.reads.insert(key, result);
         }
         if running.reads.is_empty() {
-            self.resume(cx, id);
+            self.go_on(cx, id);
+        }
+    }
+
+    /// All that an operation waited for has been read. Nobody has changed its object meanwhile, so one that only reads need not look again.
+    fn go_on(&mut self, cx: &mut Cx<'_>, id: u64) {
+        let Some(Running { op, object, before, .. }) = self.running.remove(&id) else { return };
+        match before {
+            Some(before) if !is_fenced(cx, &op) && !self.must_recover(cx.sh.whoami, &op.object, op.access) && !self.must_recover(cx.sh.whoami, &object, op.access) => {
+                self.execute(cx, op, before);
+            }
+            _ => self.run(cx, op),
         }
     }
 
     /// Parks an operation that waits for something other than reads.
     pub(super) fn park(&mut self, op: ClientOp) {
-        self.running.insert(op.id, Running { object: op.object.clone(), op, reads: BTreeMap::new() });
+        self.running.insert(op.id, Running { object: op.object.clone(), op, reads: BTreeMap::new(), before: None });
     }
 
     /// Runs a parked operation again.
@@ -386,7 +420,7 @@ impl Pg {
         let coded = match self.encode(cx, &op, &plan, before.head.as_ref()) {
             Ok(Some(Encoded::Need(keys))) => {
                 let object = op.object.clone();
-                return self.start_reads(cx, op, object, keys);
+                return self.start_gathering(cx, op, object, keys, None);
             }
             Ok(Some(Encoded::Shards(shards))) => Some(shards),
             Ok(None) => None,
@@ -672,6 +706,11 @@ fn is_remembered(op: &ClientOp, plan: &Plan, most: usize) -> bool {
     let most = if op.msg.has_flag(osd_flag::RETURNVEC) { most } else { 0 };
     let tellable = plan.result < 0 || plan.results.iter().all(|r| r.outdata.len() <= most);
     op.access.writes && !is_watch(op) && op.reqid != ReqId::default() && tellable
+}
+
+/// True if the client was shut out.
+fn is_fenced(cx: &Cx<'_>, op: &ClientOp) -> bool {
+    matches!(op.source, OpSource::Session(_)) && cx.sh.map.is_blocklisted(&op.origin.addr)
 }
 
 fn watch_of(op: &ClientOp, user_version: u64, actions: Vec<WatchAction>) -> Option<(Sender, Vec<WatchAction>)> {

@@ -7,6 +7,7 @@ use super::{ClientOp, OpSource, Pg};
 use crate::effects::Cx;
 use crate::object::{INFO_ATTR, ObjectInfo, SNAPSET_ATTR};
 use crate::snaps::{SnapContext, Snaps};
+use bytes::Bytes;
 use denc::Decode;
 use types::map::SnapIntervals;
 use types::msg::osd::osd_flag;
@@ -23,12 +24,15 @@ pub(super) enum Target {
     Lacking(HObject),
 }
 
-/// How things stood before a write.
+/// How things stand before an operation.
 pub(super) struct Before {
     /// What is stored of the live object; it may be a whiteout.
     pub head: Option<ObjectInfo>,
     pub snaps: Snaps,
     pub context: SnapContext,
+    /// What the operation is about, and its state, `None` if it does not exist.
+    pub target: HObject,
+    pub stored: Option<ObjectInfo>,
 }
 
 impl Pg {
@@ -44,24 +48,25 @@ impl Pg {
 
     /// What is stored of an object. EIO if it cannot be read.
     pub(super) fn load_info(&self, cx: &mut Cx<'_>, object: &HObject) -> Result<Option<ObjectInfo>, Errno> {
-        self.load_attr(cx, object, INFO_ATTR)
+        match cx.disk.getattr(self.coll, object, INFO_ATTR) {
+            Ok(raw) => decoded(&raw).map(Some),
+            Err(Errno::ENOENT | Errno::ENODATA) => Ok(None),
+            Err(e) => Err(e),
+        }
     }
 
     /// What is stored of a live object, and of its clones.
     pub(super) fn load_head(&self, cx: &mut Cx<'_>, object: &HObject) -> Result<(Option<ObjectInfo>, Snaps), Errno> {
-        let Some(head) = self.load_info(cx, object)? else { return Ok((None, Snaps::default())) };
-        let set: SnapSet = self.load_attr(cx, object, SNAPSET_ATTR)?.unwrap_or_default();
+        let (info, set) = match cx.disk.getattr_pair(self.coll, object, [INFO_ATTR, SNAPSET_ATTR]) {
+            Ok([Some(info), set]) => (info, set),
+            Ok([None, _]) | Err(Errno::ENOENT) => return Ok((None, Snaps::default())),
+            Err(e) => return Err(e),
+        };
+        let head = decoded(&info)?;
+        let set: SnapSet = set.map_or(Ok(SnapSet::default()), |raw| decoded(&raw))?;
         // They hide clones: most objects have none, and every operation comes by here.
         let removed = if set.clones.is_empty() { None } else { self.removed_snaps(cx).cloned() };
         Ok((Some(head), Snaps { set, removed: removed.unwrap_or_default() }))
-    }
-
-    fn load_attr<T: Decode>(&self, cx: &mut Cx<'_>, object: &HObject, name: &[u8]) -> Result<Option<T>, Errno> {
-        match cx.disk.getattr(self.coll, object, name) {
-            Ok(raw) => denc::from_bytes(&raw).map(Some).map_err(|_| Errno::EIO),
-            Err(Errno::ENOENT | Errno::ENODATA) => Ok(None),
-            Err(e) => Err(e),
-        }
     }
 
     /// What an operation reads: the live object, or the clone that its snapshot shows. Also that a rollback is not kept from the
@@ -104,4 +109,8 @@ impl Pg {
             _ => SnapContext::of_client(m.snap_seq, &m.snaps, self.removed_snaps(cx).unwrap_or(&SnapIntervals::default())),
         }
     }
+}
+
+fn decoded<T: Decode>(raw: &Bytes) -> Result<T, Errno> {
+    denc::from_bytes(raw).map_err(|_| Errno::EIO)
 }
