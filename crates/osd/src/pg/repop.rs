@@ -272,6 +272,8 @@ impl Pg {
     }
 
     fn trim_log(&mut self, cx: &Cx<'_>, txn: &mut Transaction, trim_to: EVersion) {
+        // What waits beside objects is found by the log.
+        self.settle(txn, trim_to);
         if let Some(trimmed) = self.log.trim_to(trim_to, cx.sh.log_dups_tracked) {
             // By name: a range would have the engine read what it is about to delete.
             let gone = trimmed.tail.start..=trimmed.tail.end;
