@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use store::{DeviceProfile, META_COLL, StoreEvent, Transaction};
-use types::map::OsdMap;
+use types::map::{OsdMap, PgPool};
 use types::msg::internal_osd::{OsdSessionLost, PeerInfo, PgBody, RepOp, RepOpReply};
 use types::msg::mon::MOsdMap;
 use types::msg::osd::{MOsdBackoff, MOsdOp, MOsdOpReply, OpResult, osd_flag};
@@ -654,7 +654,13 @@ impl Osd {
             // The client placed it by another map; it will look again with ours.
             return;
         }
+        let fails = matches!(from, Peer::Session(_)) && pool.has_flag(PgPool::FLAG_EIO);
+        if fails && m.has_flag(osd_flag::SUPPORTSPOOLEIO) {
+            // It answers itself, by the same map.
+            return;
+        }
         let refusal = match from {
+            _ if fails => Some(Errno::EIO),
             Peer::Session(_) if map.is_blocklisted(&origin.addr) => Some(Errno::ESHUTDOWN),
             Peer::Session(id) if !self.sessions.get(&id).is_some_and(|s| s.may(&map, &m)) => Some(Errno::EPERM),
             _ => None,

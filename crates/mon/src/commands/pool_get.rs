@@ -96,7 +96,6 @@ fn value(map: &OsdMap, pool: &PgPool, var: &str) -> Option<Value> {
         "pg_autoscale_mode" => pool.pg_autoscale_mode.name().into(),
         "erasure_code_profile" => pool.erasure_code_profile.as_str().into(),
         "allow_ec_overwrites" => pool.has_flag(PgPool::FLAG_EC_OVERWRITES).into(),
-        "eio" => false.into(),
         _ => {
             let (key, _) = PoolOptKey::from_name(var)?;
             match pool.opts.get(key)? {
@@ -119,6 +118,7 @@ pub fn flag_of(var: &str) -> Option<u64> {
         "noscrub" => PgPool::FLAG_NOSCRUB,
         "nodeep-scrub" => PgPool::FLAG_NODEEP_SCRUB,
         "bulk" => PgPool::FLAG_BULK,
+        "eio" => PgPool::FLAG_EIO,
         _ => return None,
     })
 }

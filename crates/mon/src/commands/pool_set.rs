@@ -46,7 +46,6 @@ fn set(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
             let on = units::parse_bool(&val).ok_or_else(|| invalid("expecting value 'true', 'false', '0', or '1'"))?;
             change(ctx, id, |p| p.use_gmt_hitset = on);
         }
-        "eio" => return Err(Reply::err(Errno::EOPNOTSUPP, format!("'{var}' is not available in this cluster yet"))),
         _ if flag_of(var).is_some() => set_flag(ctx, id, &pool, var, &val, sure)?,
         _ if is_tier_var(var) => return Err(Reply::err(Errno::EACCES, "(13) Permission denied")),
         _ if PoolOptKey::from_name(var).is_some() => return set_option(ctx, id, var, &val),

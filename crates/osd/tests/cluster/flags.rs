@@ -1,8 +1,11 @@
 //! What an operator's flags stop, and what they do not.
 
-use crate::harness::Cluster;
+use crate::harness::{Cluster, POOL};
 use crate::{append, overrun_log};
-use types::map::OsdMap;
+use types::Errno;
+use types::map::{OsdMap, PgPool};
+use types::msg::OsdOp;
+use types::msg::osd::osd_flag;
 
 const NORECOVER: u32 = OsdMap::FLAG_NORECOVER;
 const NOBACKFILL: u32 = OsdMap::FLAG_NOBACKFILL;
@@ -88,4 +91,27 @@ fn without_scrubs_none_comes_by_itself_and_those_that_are_ordered_do() {
     c.publish();
     c.run(40_000);
     assert!(scrubs(&c) > ordered && c.said[ordered..].iter().all(|line| line.contains("deep-scrub")), "{:?}", c.said);
+}
+
+#[test]
+fn a_pool_that_is_to_fail_fails_and_then_goes_on() {
+    let mut c = Cluster::new(1150, 3, 1);
+    c.settle();
+    assert_eq!(c.write("o", append("x")).result, 0);
+    let set = |c: &mut Cluster, on: bool| {
+        let pool = c.map.pools.get_mut(&POOL).unwrap();
+        pool.flags = if on { pool.flags | PgPool::FLAG_EIO } else { pool.flags & !PgPool::FLAG_EIO };
+        c.publish();
+        c.settle();
+    };
+    set(&mut c, true);
+    assert_eq!(c.write("o", append("y")).result, Errno::EIO.wire());
+    assert_eq!(c.call("o", osd_flag::READ, vec![OsdOp::read(0, 0)]).result, Errno::EIO.wire());
+    // A client that knows what the map says answers itself.
+    let tid = c.submit(0, "o", osd_flag::WRITE | osd_flag::SUPPORTSPOOLEIO, append("z"));
+    c.run(2000);
+    assert!(c.pending[&tid].reply.is_none());
+    set(&mut c, false);
+    assert_eq!(c.write("o", append("!")).result, 0);
+    assert_eq!(c.read("o"), b"x!");
 }

@@ -57,7 +57,7 @@ pub const CACHE_MODES: [&str; 7] =
     ["none", "writeback", "forward", "readonly", "readforward", "readproxy", "proxy"];
 
 /// Names of the pool flags, by bit.
-pub const POOL_FLAGS: [(u64, &str); 17] = [
+pub const POOL_FLAGS: [(u64, &str); 18] = [
     (PgPool::FLAG_HASHPSPOOL, "hashpspool"),
     (PgPool::FLAG_FULL, "full"),
     (PgPool::FLAG_EC_OVERWRITES, "ec_overwrites"),
@@ -74,6 +74,7 @@ pub const POOL_FLAGS: [(u64, &str); 17] = [
     (PgPool::FLAG_SELFMANAGED_SNAPS, "selfmanaged_snaps"),
     (PgPool::FLAG_POOL_SNAPS, "pool_snaps"),
     (PgPool::FLAG_CREATING, "creating"),
+    (PgPool::FLAG_EIO, "eio"),
     (PgPool::FLAG_BULK, "bulk"),
 ];
 
@@ -297,6 +298,8 @@ impl PgPool {
     pub const FLAG_SELFMANAGED_SNAPS: u64 = 1 << 13;
     pub const FLAG_POOL_SNAPS: u64 = 1 << 14;
     pub const FLAG_CREATING: u64 = 1 << 15;
+    /// Clients get EIO for whatever they ask of it. Since 17.
+    pub const FLAG_EIO: u64 = 1 << 16;
     /// Expected to be large: the autoscaler starts it with its full share of groups. Since 16.2.8.
     pub const FLAG_BULK: u64 = 1 << 17;
 
