@@ -9,11 +9,12 @@
 use super::interval::Mapping;
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, Peer};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::msg::internal::PgTempRequest;
 use types::msg::internal_osd::PeerInfo;
-use types::{EVersion, OsdId};
+use types::{EVersion, Epoch, OsdId};
 
 /// Until a request for an acting set is made again.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -41,20 +42,38 @@ pub(super) fn choose_acting(m: &Mapping, usable: &BTreeSet<OsdId>, auth: OsdId, 
     want
 }
 
-/// The same where copies are shards, `count` of them: no two of the same.
+/// What makes one copy of a shard better than another: when it last went active, its newest write, and how few objects it lacks.
+pub(super) type Quality = (Epoch, EVersion, Reverse<u64>);
+
+/// What a copy says of itself.
+pub(super) fn known(info: &PeerInfo) -> (Option<u8>, Quality) {
+    (info.shard.filter(|_| info.exists), (info.last_epoch_started, info.last_update, Reverse(info.missing)))
+}
+
+/// The same where copies are shards, `count` of them: of two of the same shard the better one. The other will be filled as another shard, so what
+/// only it has is lost: that must not be the one that wrote on while its namesake was away.
 fn choose_shards(
     m: &Mapping,
     usable: &BTreeSet<OsdId>,
     auth: OsdId,
     temp_primary: Option<OsdId>,
     count: usize,
-    shard_of: impl Fn(OsdId) -> Option<u8>,
+    known: impl Fn(OsdId) -> (Option<u8>, Quality),
 ) -> Vec<OsdId> {
+    let mut best: BTreeMap<u8, OsdId> = BTreeMap::new();
+    for osd in usable {
+        let rank = |osd: OsdId| (known(osd).1, m.up.contains(&osd), Reverse(osd));
+        if let Some(shard) = known(*osd).0
+            && best.get(&shard).is_none_or(|other| rank(*other) < rank(*osd))
+        {
+            best.insert(shard, *osd);
+        }
+    }
+    let usable: BTreeSet<OsdId> = usable.iter().filter(|osd| known(**osd).0.is_none_or(|shard| best.get(&shard) == Some(osd))).copied().collect();
     let first = temp_primary.iter().chain([&m.up_primary]).chain(&m.acting).chain([&auth]).find(|o| usable.contains(o));
-    let (mut want, mut taken) = (Vec::new(), BTreeSet::new());
-    for osd in first.into_iter().chain(&m.up).chain(&m.acting).chain(usable).filter(|o| usable.contains(o)) {
-        let is_new = !want.contains(osd) && want.len() < count;
-        if is_new && shard_of(*osd).is_none_or(|shard| taken.insert(shard)) {
+    let mut want = Vec::new();
+    for osd in first.into_iter().chain(&m.up).chain(&m.acting).chain(&usable).filter(|o| usable.contains(o)) {
+        if !want.contains(osd) && want.len() < count {
             want.push(*osd);
         }
     }
@@ -66,11 +85,11 @@ fn same_set(a: &[OsdId], b: &[OsdId]) -> bool {
 }
 
 impl Pg {
-    /// The acting set that the usable copies make. `shard_of` says which shard each of them is, if that is known.
-    pub(super) fn wanted_acting(&self, cx: &Cx<'_>, usable: &BTreeSet<OsdId>, auth: OsdId, shard_of: impl Fn(OsdId) -> Option<u8>) -> Vec<OsdId> {
+    /// The acting set that the usable copies make. `known` says which shard each of them is, if that is known, and how good.
+    pub(super) fn wanted_acting(&self, cx: &Cx<'_>, usable: &BTreeSet<OsdId>, auth: OsdId, known: impl Fn(OsdId) -> (Option<u8>, Quality)) -> Vec<OsdId> {
         let (m, temp_primary) = (&self.walk.mapping, cx.sh.map.primary_temp.get(&self.id).copied());
         match cx.sh.striping.get(&self.id.pool) {
-            Some(striping) => choose_shards(m, usable, auth, temp_primary, striping.shards(), shard_of),
+            Some(striping) => choose_shards(m, usable, auth, temp_primary, striping.shards(), known),
             None => choose_acting(m, usable, auth, temp_primary),
         }
     }
@@ -163,6 +182,23 @@ mod tests {
     fn whom_crush_wants_acts_when_whole() {
         assert_eq!(choose(&mapping(&[3, 4, 5], &[1, 0, 2]), &[0, 1, 2, 3, 4, 5], 1), osds(&[3, 4, 5]));
         assert_eq!(choose(&mapping(&[3, 4, 5], &[1, 0, 2]), &[0, 1, 2, 4], 1), osds(&[1, 4, 0]));
+    }
+
+    #[test]
+    fn of_two_with_the_same_shard_the_one_acts_that_wrote_on() {
+        let ev = |version| EVersion { epoch: Epoch(1), version };
+        // osd.2 was away while osd.3 wrote as the same shard; osd.5 is new.
+        let known = |osd: OsdId| match osd.0 {
+            2 => (Some(0), (Epoch(3), ev(1), Reverse(0))),
+            3 => (Some(0), (Epoch(4), ev(9), Reverse(0))),
+            5 => (None, Quality::default()),
+            other => (Some(other as u8), (Epoch(4), ev(9), Reverse(0))),
+        };
+        let choose = |up: &[i32], usable: &[i32]| {
+            choose_shards(&mapping(up, up), &osds(usable).into_iter().collect(), OsdId(3), None, 5, known)
+        };
+        assert_eq!(choose(&[2, 3, 1, 4], &[1, 2, 3, 4]), osds(&[3, 1, 4]));
+        assert_eq!(choose(&[2, 5, 1, 4], &[1, 2, 3, 4, 5]), osds(&[5, 1, 4, 3]));
     }
 
     #[test]

@@ -200,7 +200,8 @@ impl Pg {
                 p.auth = auth;
                 let tail = p.infos.get(&auth).map(|i| i.log_tail).unwrap_or_default();
                 let usable = acting::usable(&p.infos, &self.walk.mapping.up, tail);
-                let want = self.wanted_acting(cx, &usable, auth, |osd| self.peering()?.infos.get(&osd)?.shard);
+                let infos = self.peering().map(|p| p.infos.clone()).unwrap_or_default();
+                let want = self.wanted_acting(cx, &usable, auth, |osd| infos.get(&osd).map(acting::known).unwrap_or_default());
                 match self.acts(&want) {
                     _ if want.len() < usize::from(self.walk.mapping.need) => {
                         // Whoever has the other shards has to come back.

@@ -265,3 +265,29 @@ fn nothing_waits_beside_objects_once_writes_are_settled() {
     c.settle();
     (0..3).for_each(|osd| assert_eq!(c.stored(OsdId(osd), pg).len(), 20));
 }
+
+#[test]
+fn of_two_copies_of_a_shard_the_one_stays_that_was_written_while_the_other_was_away() {
+    for seed in 60..72 {
+        let mut c = Cluster::erasure_coded(seed, 4, 1, (2, 1), &[]);
+        c.settle();
+        let pg = c.pgs()[0];
+        let acting = c.map.pg_to_up_acting(pg).acting;
+        let (away, dies) = (acting[seed as usize % 3], acting[(seed as usize + 1) % 3]);
+        // The fourth takes the shard of the one that goes.
+        c.crash(away);
+        c.map.osd_weight[away.0 as usize] = 0;
+        c.publish();
+        c.settle();
+        (0..10).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("written meanwhile")).result, 0));
+        c.settle();
+        // It comes back, into the place of one that dies.
+        c.map.osd_weight[away.0 as usize] = 0x10000;
+        c.map.osd_weight[dies.0 as usize] = 0;
+        c.crash(dies);
+        c.start(away);
+        c.settle();
+        c.invariant_copies_agree();
+        (0..10).for_each(|n| assert_eq!(c.read(&format!("o{n}")), b"written meanwhile", "seed {seed}"));
+    }
+}
