@@ -6,8 +6,8 @@ small new ones, and small parts of large ones overwritten and read.
 
 Prints medians over the rounds, and the ratio to stock of each figure, as side_by_side.py does.
 """
-import json, os, shutil, subprocess, sys, tempfile, time
-from side_by_side import HERE, Ours, StockCluster, arguments, bench, cpu_seconds, peer_root, report, tool
+import json, shutil, subprocess, tempfile
+from side_by_side import HERE, arguments, bench, both, cpu_seconds, in_turns, report, start
 
 PROFILE = ["k=2", "m=1", "crush-failure-domain=osd"]
 # name, mode, size, depth
@@ -29,47 +29,22 @@ def parts(cluster, mode, size, depth, seconds):
     return {"IOPS": found["IOPS"], "MB/s": found["IOPS"] * size / 1e6, "mean ms": depth / found["IOPS"] * 1e3, "max ms": found["max ms"],
             "CPU us/op": (cpu_seconds(pids) - before) / ops * 1e6, "p99 ms": found["p99 ms"]}
 
-def measure(cluster, mode, size, depth, seconds):
-    if mode in ("overwrite", "pick"):
-        return parts(cluster, mode, size, depth, seconds)
-    return {**bench(cluster, "coded", mode, size, depth, seconds), "p99 ms": float("nan")}
-
-def make_pool(cluster):
-    for cmd in (["osd", "erasure-code-profile", "set", "coded", *PROFILE], ["osd", "pool", "create", "coded", "64", "64", "erasure", "coded"],
-                ["osd", "pool", "set", "coded", "allow_ec_overwrites", "true"], ["osd", "pool", "set", "coded", "pg_autoscale_mode", "off"],
-                ["osd", "pool", "application", "enable", "coded", "rados"]):
-        p = tool(cluster, "ceph", *cmd)
-        if p.returncode:
-            raise RuntimeError("%s: %s" % (cmd, p.stderr[-500:]))
-
 def main():
     ap = arguments(__doc__)
     ap.add_argument("--seconds", type=int, default=8)
     ap.add_argument("--rounds", type=int, default=3)
     a = ap.parse_args()
     base = tempfile.mkdtemp(prefix="cuttlebone-bench.", dir=a.dir)
-    root = peer_root(a.peer)
-    clusters = {"cuttlebone": Ours(os.path.realpath(a.bin), base + "/ours", 16300, root)}
-    if a.peer != "none":
-        clusters["stock"] = StockCluster("/tmp/" + os.path.basename(base) if root else base + "/stock", root)
-    results = {}
+    clusters = both(a, base)
+    def measure(cluster, mode, size, depth):
+        if mode in ("overwrite", "pick"):
+            return parts(cluster, mode, size, depth, a.seconds)
+        return {**bench(cluster, "coded", mode, size, depth, a.seconds), "p99 ms": float("nan")}
     try:
-        for name, cluster in clusters.items():
-            print("%s: up after %.1f s" % (name, cluster.start()), flush=True)
-            make_pool(cluster)
-        time.sleep(5)
-        for round in range(a.rounds):
-            for load, mode, size, depth in LOADS:
-                if a.only and not any(part in load for part in a.only.split(",")):
-                    continue
-                order = list(clusters.items())
-                for name, cluster in order if round % 2 == 0 else order[::-1]:
-                    r = measure(cluster, mode, size, depth, a.seconds)
-                    results.setdefault(load, {}).setdefault(name, []).append(r)
-                    print("round %d  %-36s %-10s %s" % (round + 1, load, name, "  ".join("%s %.4g" % kv for kv in r.items())), flush=True)
-            for cluster in clusters.values():
-                tool(cluster, "rados", "-p", "coded", "cleanup", "--run-name", "d%d" % (4 << 20))
-        report(results)
+        start(clusters, ["osd", "erasure-code-profile", "set", "coded", *PROFILE], ["osd", "pool", "create", "coded", "64", "64", "erasure", "coded"],
+              ["osd", "pool", "set", "coded", "allow_ec_overwrites", "true"], ["osd", "pool", "set", "coded", "pg_autoscale_mode", "off"],
+              ["osd", "pool", "application", "enable", "coded", "rados"])
+        report(in_turns(a, clusters, "coded", LOADS, measure))
     finally:
         for cluster in clusters.values():
             cluster.stop()

@@ -123,6 +123,40 @@ def peer_root(peer):
     subprocess.run([HERE + "/../scripts/client-root", peer, root, "--daemons"], check=True)
     return root
 
+def both(a, base):
+    """The clusters to compare, not started yet."""
+    root = peer_root(a.peer)
+    clusters = {"cuttlebone": Ours(os.path.realpath(a.bin), base + "/ours", 16300, root)}
+    if a.peer != "none":
+        clusters["stock"] = StockCluster("/tmp/" + os.path.basename(base) if root else base + "/stock", root)
+    return clusters
+
+def start(clusters, *commands):
+    """Starts each, and makes what these commands of `ceph` make."""
+    for name, cluster in clusters.items():
+        print("%s: up after %.1f s" % (name, cluster.start()), flush=True)
+        for cmd in commands:
+            p = tool(cluster, "ceph", *cmd)
+            if p.returncode:
+                raise RuntimeError("%s: %s" % (" ".join(cmd), p.stderr[-500:]))
+    time.sleep(5)
+
+def in_turns(a, clusters, pool, loads, measure):
+    """Measures every load on every cluster, `a.rounds` times; figures by load and cluster."""
+    results = {}
+    for round in range(a.rounds):
+        for load, mode, size, depth in loads:
+            if a.only and not any(part in load for part in a.only.split(",")):
+                continue
+            order = list(clusters.items())
+            for name, cluster in order if round % 2 == 0 else order[::-1]:
+                r = measure(cluster, mode, size, depth)
+                results.setdefault(load, {}).setdefault(name, []).append(r)
+                print("round %d  %-36s %-10s %s" % (round + 1, load, name, "  ".join("%s %.4g" % kv for kv in r.items())), flush=True)
+        for cluster in clusters.values():
+            tool(cluster, "rados", "-p", pool, "cleanup", "--run-name", "d%d" % (4 << 20))
+    return results
+
 def main():
     ap = arguments(__doc__)
     ap.add_argument("--seconds", type=int, default=10)
@@ -133,33 +167,14 @@ def main():
         a.seconds, a.rounds = 4, 1
     os.makedirs(a.dir, exist_ok=True)
     base = tempfile.mkdtemp(prefix="cuttlebone-bench.", dir=a.dir)
-    root = peer_root(a.peer)
-    clusters = {"cuttlebone": Ours(os.path.realpath(a.bin), base + "/ours", 16300, root)}
-    if a.peer != "none":
-        inside = "/tmp/" + os.path.basename(base) if root else base + "/stock"
-        clusters["stock"] = StockCluster(inside, root)
-    results = {}
+    clusters = both(a, base)
+    def measure(cluster, mode, size, depth):
+        r = bench(cluster, "bench", mode, size, depth, a.seconds)
+        return {**r, "p99 ms": percentile(cluster, "bench", size, depth, mode, max(3, a.seconds // 3))}
     try:
-        for name, cluster in clusters.items():
-            print("%s: up after %.1f s" % (name, cluster.start()), flush=True)
-            for cmd in (["osd", "pool", "create", "bench", "64", "64"], ["osd", "pool", "application", "enable", "bench", "rados"],
-                        ["osd", "pool", "set", "bench", "pg_autoscale_mode", "off"]):
-                p = tool(cluster, "ceph", *cmd)
-                if p.returncode:
-                    raise RuntimeError(p.stderr[-500:])
-        time.sleep(5)
-        for round in range(a.rounds):
-            for load, mode, size, depth in LOADS:
-                if a.only and not any(part in load for part in a.only.split(",")):
-                    continue
-                order = list(clusters.items())
-                for name, cluster in order if round % 2 == 0 else order[::-1]:
-                    r = bench(cluster, "bench", mode, size, depth, a.seconds)
-                    r["p99 ms"] = percentile(cluster, "bench", size, depth, mode, max(3, a.seconds // 3))
-                    results.setdefault(load, {}).setdefault(name, []).append(r)
-                    print("round %d  %-22s %-10s %s" % (round + 1, load, name, "  ".join("%s %.4g" % kv for kv in r.items())), flush=True)
-            for cluster in clusters.values():
-                tool(cluster, "rados", "-p", "bench", "cleanup", "--run-name", "d%d" % (4 << 20))
+        start(clusters, ["osd", "pool", "create", "bench", "64", "64"], ["osd", "pool", "application", "enable", "bench", "rados"],
+              ["osd", "pool", "set", "bench", "pg_autoscale_mode", "off"])
+        results = in_turns(a, clusters, "bench", LOADS, measure)
         report(results)
         resident = {name: (rss_mb(c.pids()), rss_mb(c.pids(), "VmHWM")) for name, c in clusters.items()}
         time.sleep(5)

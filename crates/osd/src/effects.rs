@@ -432,10 +432,15 @@ impl Cx<'_> {
         self.sh.txcs.insert(txc, route);
     }
 
+    /// The id of a read that is to begin.
+    pub fn next_read(&mut self) -> ReadId {
+        self.sh.next_read += 1;
+        ReadId(self.sh.next_read)
+    }
+
     /// Starts a read whose end a PG waits for.
     pub fn read(&mut self, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags, route: ReadRoute) -> ReadId {
-        self.sh.next_read += 1;
-        let id = ReadId(self.sh.next_read);
+        let id = self.next_read();
         self.sh.reads.insert(id, route);
         self.disk.read(id, coll, obj, off, len, flags);
         id
@@ -443,8 +448,7 @@ impl Cx<'_> {
 
     /// The same, if the data is not at hand.
     pub fn read_now(&mut self, coll: ShardPgId, obj: &HObject, off: u64, len: u64, flags: ReadFlags, route: ReadRoute) -> Result<ReadData, ReadId> {
-        self.sh.next_read += 1;
-        let id = ReadId(self.sh.next_read);
+        let id = self.next_read();
         self.disk.read_now(id, coll, obj, off, len, flags).ok_or_else(|| {
             self.sh.reads.insert(id, route);
             id

@@ -36,10 +36,10 @@ mod sessions;
 mod shares;
 mod slow;
 mod snaps;
-mod stripe;
 mod space;
-mod storing;
 mod stages;
+mod storing;
+mod stripe;
 
 pub use effects::{Effect, Peer, SessionId};
 pub use loggers::Traffic;

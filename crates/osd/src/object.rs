@@ -87,3 +87,27 @@ pub struct WatchInfo {
     pub timeout_s: u32,
     pub addr: EntityAddr,
 }
+
+/// Where the old content of an object waits until a write is on every shard: an object beside it, of a name that no clone has.
+pub mod undo {
+    use types::{HObject, Snap};
+
+    const BIT: u64 = 1 << 63;
+
+    /// What write number `version` changed.
+    pub fn of(object: &HObject, version: u64) -> HObject {
+        // Clones have theirs, too: they are told apart by the number, for each entry of a log is about one object.
+        HObject { snap: Snap(BIT | version), ..object.clone() }
+    }
+
+    /// True for such an object.
+    pub fn is(object: &HObject) -> bool {
+        object.snap < Snap::HEAD && object.snap.0 & BIT != 0
+    }
+
+    /// The attribute that says of what parts of the object this is: its size, and from where and how much. Without, it is all of it.
+    pub const PARTS: &[u8] = b"@parts";
+
+    /// The largest id that a snapshot may have beside them.
+    pub const SNAP_MAX: Snap = Snap(BIT - 1);
+}

@@ -18,7 +18,7 @@ use types::Errno;
 use types::map::{OsdMap, PgPool};
 use types::msg::BufList;
 use types::msg::osd_op::{Op, OsdOp};
-use types::{PoolId, Snap};
+use types::PoolId;
 
 /// How objects of a pool lie on shards.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Striping {
         let pool = map.pool_by_id(pool).filter(|pool| pool.is_erasure())?;
         let profile = profile_of(map, pool)?;
         // The pool's own word: the profile's default may have changed since.
-        let unit = (pool.stripe_width / profile.k.max(1) as u32).max(1);
+        let unit = pool.stripe_width / profile.k.max(1) as u32;
         Some(Striping::new(Code::new(profile.technique, profile.k, profile.m), unit))
     }
 
@@ -96,24 +96,24 @@ impl Striping {
     /// Bytes of the object out of what was read by its span: one piece per shard of the span. Nothing is copied.
     pub fn join(&self, off: u64, len: u64, pieces: Vec<BufList>) -> BufList {
         let span = self.span(off, len);
+        if span.len < self.unit {
+            // Part of one chunk.
+            return pieces.into_iter().next().unwrap_or_default();
+        }
         let mut cuts: Vec<Cuts> = pieces.into_iter().map(Cuts::new).collect();
         let mut out = BufList::default();
         // Each shard's bytes are needed in their order; of the first and the last stripe perhaps not all.
         let (mut at, end) = (off / self.width() * self.width(), off + len);
-        if span.len < self.unit {
-            at = off;
-        }
         while at < end {
             let shard = (at % self.width() / self.unit) as usize;
-            let run = (self.unit - at % self.unit).min(if span.len < self.unit { end - at } else { u64::MAX });
             if let Some(cuts) = shard.checked_sub(span.shards.start).and_then(|shard| cuts.get_mut(shard)) {
-                let cell = cuts.take(run as usize);
-                let (from, to) = (off.saturating_sub(at).min(run), (end - at).min(run));
+                let chunk = cuts.take(self.unit as usize);
+                let (from, to) = (off.saturating_sub(at).min(self.unit), (end - at).min(self.unit));
                 if from < to {
-                    out.push(cell.slice(from as usize..to as usize));
+                    out.push(chunk.slice(from as usize..to as usize));
                 }
             }
-            at += run;
+            at += self.unit;
         }
         out
     }
@@ -216,18 +216,21 @@ impl<'a> Encoding<'a> {
             Step::Write { off, data } => return self.write(*off, data),
             Step::Zero { off, len } => return self.zero(*off, *len),
             Step::Truncate { size } => return self.truncate(*size),
-            Step::Remove => (self.size, self.stored) = (0, Some(0)),
-            Step::BecomeClone { .. } => (self.size, self.stored) = (u64::MAX, None),
+            Step::Remove => self.begin_anew(0, Some(0)),
+            Step::BecomeClone { .. } => self.begin_anew(u64::MAX, None),
             Step::OmapSet { .. } | Step::OmapRm { .. } | Step::OmapRmRange { .. } | Step::OmapClear | Step::OmapSetHeader { .. } => {
                 return Err(Errno::EOPNOTSUPP);
             }
             _ => {}
         }
-        if matches!(step, Step::Remove | Step::BecomeClone { .. }) {
-            self.written.clear();
-        }
         self.shards.iter_mut().for_each(|shard| shard.push(step.clone()));
         Ok(())
+    }
+
+    /// Nothing of what was there counts.
+    fn begin_anew(&mut self, size: u64, stored: Option<u64>) {
+        (self.size, self.stored) = (size, stored);
+        self.written.clear();
     }
 
     fn write(&mut self, off: u64, data: &BufList) -> Result<(), Errno> {
@@ -391,35 +394,11 @@ pub fn check_appends(ops: &[OsdOp], mut size: u64, width: u64) -> Result<(), Err
     Ok(())
 }
 
-/// Where the old content of an object waits until a write is on every shard: an object beside it, of a name that no clone has.
-pub(crate) mod undo {
-    use super::Snap;
-    use types::HObject;
-
-    const BIT: u64 = 1 << 63;
-
-    /// What write number `version` changed.
-    pub fn of(object: &HObject, version: u64) -> HObject {
-        // Clones have theirs, too: they are told apart by the number, for each entry of a log is about one object.
-        HObject { snap: Snap(BIT | version), ..object.clone() }
-    }
-
-    /// True for such an object.
-    pub fn is(object: &HObject) -> bool {
-        object.snap < Snap::HEAD && object.snap.0 & BIT != 0
-    }
-
-    /// The attribute that says of what parts of the object this is: its size, and from where and how much. Without, it is all of it.
-    pub const PARTS: &[u8] = b"@parts";
-
-    /// The largest id that a snapshot may have beside them.
-    pub const SNAP_MAX: Snap = Snap(BIT - 1);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use ec::Technique;
+    use types::Snap;
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
     use store::ReadData;

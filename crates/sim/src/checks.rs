@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, Plan};
 use crate::host::HostId;
+use osd::object::{SHARD_ATTR, undo};
 use rand::Rng;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -166,7 +167,7 @@ pub fn compare_copies(cluster: &mut Cluster, acting: &BTreeMap<String, Vec<usize
         for (coll, _) in s.collections() {
             for object in s.list(coll, &HObject::min(), &HObject::max(), usize::MAX).expect("a list").0 {
                 // What waits to be settled does not count.
-                if coded.is_some() && (1 << 63..types::Snap::HEAD.0).contains(&object.snap.0) {
+                if coded.is_some() && undo::is(&object) {
                     continue;
                 }
                 let size = s.stat(coll, &object).expect("an object").size;
@@ -181,7 +182,7 @@ pub fn compare_copies(cluster: &mut Cluster, acting: &BTreeMap<String, Vec<usize
                 let data = data.map(|d| d.data.contiguous().to_vec()).unwrap_or_default();
                 let blocks = data.chunks(4096).enumerate().map(|(block, data)| (format!("block {block}"), sum(data)));
                 let mut attrs = s.getattrs(coll, &object).expect("attributes");
-                if let Some(shard) = attrs.remove(&denc::BString::from("@shard")) {
+                if let Some(shard) = attrs.remove(&denc::BString::from(SHARD_ATTR)) {
                     shards.entry(object.clone()).or_default().insert(shard[0].into(), data.clone());
                 }
                 let blocks = blocks.filter(|_| coded.is_none() || coll == store::META_COLL);

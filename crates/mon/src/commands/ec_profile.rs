@@ -110,7 +110,7 @@ fn check_unused(map: &OsdMap, name: &str) -> Result<(), Reply> {
 
 /// What a command's words ask for: over the default profile, unless they name another plugin.
 fn given(ctx: &Ctx<'_>, words: &[String]) -> Result<Pairs, Reply> {
-    let mut all = default_pairs(ctx.env.option(ctx.state, DEFAULT_OPTION).as_deref());
+    let mut all = default_of(ctx);
     let words: Pairs = words.iter().map(|word| pair(word)).collect();
     if let Some((old, new)) = words.keys().find_map(|key| Some((key, key.strip_prefix("ruleset-")?))) {
         return Err(invalid(format!("property '{old}' is no longer supported; try 'crush-{new}' instead")));
@@ -134,6 +134,11 @@ pub fn default_pairs(option: Option<&str>) -> Pairs {
     serde_json::from_str(text).unwrap_or_else(|_| text.split_whitespace().map(pair).collect())
 }
 
+/// The same as this cluster's options have it.
+fn default_of(ctx: &Ctx<'_>) -> Pairs {
+    default_pairs(ctx.env.option(ctx.state, DEFAULT_OPTION).as_deref())
+}
+
 /// `{k=2,m=1}`
 fn show(pairs: &Pairs) -> String {
     let all: Vec<String> = pairs.iter().map(|(k, v)| format!("{k}={v}")).collect();
@@ -151,7 +156,7 @@ pub fn read(ctx: &Ctx<'_>, name: &str) -> Result<Profile, Reply> {
     let map = ctx.osdmap();
     let pairs = match map.erasure_code_profiles.get(name) {
         Some(pairs) => pairs.clone(),
-        None if name == "default" => default_pairs(ctx.env.option(ctx.state, DEFAULT_OPTION).as_deref()),
+        None if name == "default" => default_of(ctx),
         None => Pairs::new(),
     };
     if !pairs.contains_key("plugin") {
@@ -173,7 +178,7 @@ pub fn read(ctx: &Ctx<'_>, name: &str) -> Result<Profile, Reply> {
 /// Makes the profile `default` anew if a rule or a pool of it is made and somebody has removed it.
 pub fn restore_default(ctx: &mut Ctx<'_>, name: &str) {
     if name == "default" && !ctx.osdmap().erasure_code_profiles.contains_key(name) {
-        let pairs = default_pairs(ctx.env.option(ctx.state, DEFAULT_OPTION).as_deref());
+        let pairs = default_of(ctx);
         ctx.state.osdmap.change().new_erasure_code_profiles.insert(name.to_owned(), pairs);
     }
 }

@@ -50,34 +50,15 @@ pub(super) fn known(info: &PeerInfo) -> (Option<u8>, Quality) {
     (info.shard.filter(|_| info.exists), (info.last_epoch_started, info.last_update, Reverse(info.missing)))
 }
 
-/// The same where copies are shards, `count` of them: of two of the same shard the better one. The other will be filled as another shard, so what
-/// only it has is lost: that must not be the one that wrote on while its namesake was away.
-fn choose_shards(
-    m: &Mapping,
-    usable: &BTreeSet<OsdId>,
-    auth: OsdId,
-    temp_primary: Option<OsdId>,
-    count: usize,
-    known: impl Fn(OsdId) -> (Option<u8>, Quality),
-) -> Vec<OsdId> {
-    let mut best: BTreeMap<u8, OsdId> = BTreeMap::new();
-    for osd in usable {
-        let rank = |osd: OsdId| (known(osd).1, m.up.contains(&osd), Reverse(osd));
-        if let Some(shard) = known(*osd).0
-            && best.get(&shard).is_none_or(|other| rank(*other) < rank(*osd))
-        {
-            best.insert(shard, *osd);
-        }
-    }
-    let usable: BTreeSet<OsdId> = usable.iter().filter(|osd| known(**osd).0.is_none_or(|shard| best.get(&shard) == Some(osd))).copied().collect();
-    let first = temp_primary.iter().chain([&m.up_primary]).chain(&m.acting).chain([&auth]).find(|o| usable.contains(o));
-    let mut want = Vec::new();
-    for osd in first.into_iter().chain(&m.up).chain(&m.acting).chain(&usable).filter(|o| usable.contains(o)) {
-        if !want.contains(osd) && want.len() < count {
-            want.push(*osd);
-        }
-    }
-    want
+/// Where copies are shards, of two of the same shard the better one. The other will be filled as another shard, so what only it has is
+/// lost: that must not be the one that wrote on while its namesake was away.
+fn best_of_each_shard(m: &Mapping, usable: &BTreeSet<OsdId>, known: impl Fn(OsdId) -> (Option<u8>, Quality)) -> BTreeSet<OsdId> {
+    let rank = |osd: OsdId| (known(osd).1, m.up.contains(&osd), Reverse(osd));
+    let is_best = |osd: OsdId| {
+        let shard = known(osd).0;
+        shard.is_none() || !usable.iter().any(|other| known(*other).0 == shard && rank(*other) > rank(osd))
+    };
+    usable.iter().copied().filter(|osd| is_best(*osd)).collect()
 }
 
 fn same_set(a: &[OsdId], b: &[OsdId]) -> bool {
@@ -88,10 +69,13 @@ impl Pg {
     /// The acting set that the usable copies make. `known` says which shard each of them is, if that is known, and how good.
     pub(super) fn wanted_acting(&self, cx: &Cx<'_>, usable: &BTreeSet<OsdId>, auth: OsdId, known: impl Fn(OsdId) -> (Option<u8>, Quality)) -> Vec<OsdId> {
         let (m, temp_primary) = (&self.walk.mapping, cx.sh.map.primary_temp.get(&self.id).copied());
-        match cx.sh.striping.get(&self.id.pool) {
-            Some(striping) => choose_shards(m, usable, auth, temp_primary, striping.shards(), known),
-            None => choose_acting(m, usable, auth, temp_primary),
+        if self.walk.mapping.need == 1 {
+            return choose_acting(m, usable, auth, temp_primary);
         }
+        let mut want = choose_acting(m, &best_of_each_shard(m, usable, known), auth, temp_primary);
+        // There are no more shards, whoever is to be primary.
+        want.truncate(usize::from(m.size));
+        want
     }
 
     /// True if these act already.
@@ -195,7 +179,8 @@ mod tests {
             other => (Some(other as u8), (Epoch(4), ev(9), Reverse(0))),
         };
         let choose = |up: &[i32], usable: &[i32]| {
-            choose_shards(&mapping(up, up), &osds(usable).into_iter().collect(), OsdId(3), None, 5, known)
+            let m = Mapping { size: 5, need: 4, ..mapping(up, up) };
+            choose_acting(&m, &best_of_each_shard(&m, &osds(usable).into_iter().collect(), known), OsdId(3), None)
         };
         assert_eq!(choose(&[2, 3, 1, 4], &[1, 2, 3, 4]), osds(&[3, 1, 4]));
         assert_eq!(choose(&[2, 5, 1, 4], &[1, 2, 3, 4, 5]), osds(&[5, 1, 4, 3]));

@@ -17,9 +17,9 @@
 
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, Effect};
+use crate::object::undo;
 use crate::ops::pg_range;
 use crate::snaps::are_of_one;
-use crate::stripe::undo;
 use std::collections::{BTreeMap, BTreeSet};
 use types::msg::internal_osd::{PgBody, Round};
 use types::{EVersion, HObject, OsdId, Snap};

@@ -8,7 +8,6 @@
 
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, Peer, ReadFor, ReadResult, ReadRoute};
-use crate::object::SHARD_ATTR;
 use bytes::Bytes;
 use denc::BString;
 use qos::Class;
@@ -16,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use store::{ReadData, ReadFlags, ReadId};
 use types::msg::internal_osd::{ShardRead, ShardReadReply};
 use types::msg::{BufList, LogPrio};
-use types::{EVersion, Errno, HObject, OsdId};
+use types::{EVersion, Errno, HObject, OsdId, PgId};
 
 /// What is wanted of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +101,23 @@ impl Gather {
         next
     }
 
+    /// What whoever has a shard is asked.
+    fn question(&self, cx: &Cx<'_>, pgid: PgId, id: ReadId, shard: u8) -> ShardRead {
+        ShardRead {
+            pgid,
+            epoch: cx.sh.map.epoch,
+            osd: cx.sh.whoami,
+            tid: id.0,
+            object: self.object.clone(),
+            version: self.version,
+            shard,
+            off: self.off,
+            len: self.len,
+            attrs: self.want == Want::Attrs,
+            class: self.class as u8,
+        }
+    }
+
     fn is_whole(&self, k: usize) -> bool {
         match self.want {
             Want::Attrs => self.attrs.is_some(),
@@ -115,20 +131,17 @@ impl Pg {
     pub(super) fn shard_sources(&self, whoami: OsdId, object: &HObject) -> Vec<(OsdId, u8)> {
         let own = (!self.missing.contains_key(object)).then_some(whoami);
         let shard = |osd: OsdId| self.shards.get(&osd).map(|shard| (osd, *shard));
-        own.into_iter().chain(self.recovery.givers_of(object)).filter(|osd| *osd != whoami || own.is_some()).filter_map(shard).collect()
+        own.into_iter().chain(self.recovery.givers_of(object)).filter_map(shard).collect()
     }
 
     /// True if there are too few shards of an object for it to be read.
     pub(super) fn is_short_of_shards(&self, whoami: OsdId, object: &HObject) -> bool {
+        if self.shard.is_none() {
+            return false;
+        }
         let need = usize::from(self.walk.mapping.need);
         let distinct: BTreeSet<u8> = self.shard_sources(whoami, object).into_iter().map(|(_, shard)| shard).collect();
-        self.shard.is_some() && distinct.len() < need
-    }
-
-    /// The id of a read that is to begin.
-    pub(super) fn gather_later(&self, cx: &mut Cx<'_>) -> ReadId {
-        cx.sh.next_read += 1;
-        ReadId(cx.sh.next_read)
+        distinct.len() < need
     }
 
     /// Reads what is wanted. Its end is that of the read with this id.
@@ -162,26 +175,22 @@ impl Pg {
                 }
                 return;
             }
-            let (object, version, off, len, class) = (gather.object.clone(), gather.version, gather.off, gather.len, gather.class);
-            let attrs = gather.want == Want::Attrs;
-            let mut lacks_own = false;
-            for (osd, shard) in next {
-                if osd != cx.sh.whoami {
-                    let (pgid, epoch, class) = (self.id, cx.sh.map.epoch, class as u8);
-                    let object = object.clone();
-                    let msg = ShardRead { pgid, epoch, osd: cx.sh.whoami, tid: id.0, object, version, shard, off, len, attrs, class };
-                    cx.send(Peer::Osd(osd), 0, msg, Durable::Now);
-                } else if self.version_of(cx, &object) == Some(version) {
-                    let route = ReadRoute { pgid: self.id, interval: self.walk.since, what: ReadFor::Shard(id) };
-                    cx.read(self.coll, &object, off, len, ReadFlags { nocache: class != Class::Client, class, ..ReadFlags::default() }, route);
-                } else {
-                    lacks_own = true;
-                }
+            let me = cx.sh.whoami;
+            let (own, others): (Vec<_>, Vec<_>) = next.into_iter().partition(|(osd, _)| *osd == me);
+            for (osd, shard) in others {
+                let msg = gather.question(cx, self.id, id, shard);
+                cx.send(Peer::Osd(osd), 0, msg, Durable::Now);
             }
-            if !lacks_own {
+            if own.is_empty() {
                 return;
             }
-            self.source_failed(cx, id, cx.sh.whoami);
+            let (object, version, off, len, class) = (gather.object.clone(), gather.version, gather.off, gather.len, gather.class);
+            if self.version_of(cx, &object) == Some(version) {
+                let route = ReadRoute { pgid: self.id, interval: self.walk.since, what: ReadFor::Shard(id) };
+                cx.read(self.coll, &object, off, len, flags_for(class), route);
+                return;
+            }
+            self.source_failed(cx, id, me);
         }
     }
 
@@ -297,9 +306,7 @@ impl Pg {
     pub(super) fn gather_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
         for (id, g) in &self.gathers.list {
             let Some(shard) = g.asked.get(&osd).copied() else { continue };
-            let (pgid, epoch, class) = (self.id, cx.sh.map.epoch, g.class as u8);
-            let (object, version, off, len, attrs) = (g.object.clone(), g.version, g.off, g.len, g.want == Want::Attrs);
-            let msg = ShardRead { pgid, epoch, osd: cx.sh.whoami, tid: id.0, object, version, shard, off, len, attrs, class };
+            let msg = g.question(cx, self.id, *id, shard);
             cx.send(Peer::Osd(osd), 0, msg, Durable::Now);
         }
     }
@@ -324,7 +331,7 @@ impl Pg {
             && !self.missing.contains_key(&m.object)
             && self.version_of(cx, &m.object) == Some(m.version);
         let attrs = match is_here && m.attrs {
-            true => cx.disk.getattrs(self.coll, &m.object).map(|attrs| attrs.into_iter().filter(|(name, _)| name != SHARD_ATTR).collect()),
+            true => self.attrs_of(cx, &m.object),
             false => Ok(Vec::new()),
         };
         match attrs {
@@ -333,10 +340,9 @@ impl Pg {
             Ok(attrs) if m.len == 0 => shard_reply(cx, &m, 0, attrs, BufList::default()),
             Ok(_) => {
                 let class = Class::ALL.get(usize::from(m.class)).copied().unwrap_or_default();
-                let flags = ReadFlags { nocache: class != Class::Client, class, ..ReadFlags::default() };
                 let (object, off, len) = (m.object.clone(), m.off, m.len);
                 let route = ReadRoute { pgid: self.id, interval: self.walk.since, what: ReadFor::Peer(Box::new(m)) };
-                cx.read(self.coll, &object, off, len, flags, route);
+                cx.read(self.coll, &object, off, len, flags_for(class), route);
             }
         }
     }
@@ -353,6 +359,11 @@ impl Pg {
         self.lack_unreadable(cx, &m.object, m.version);
         shard_reply(cx, m, Errno::EIO.wire(), Vec::new(), BufList::default());
     }
+}
+
+/// What is not read for a client is not kept in memory.
+fn flags_for(class: Class) -> ReadFlags {
+    ReadFlags { nocache: class != Class::Client, class, ..ReadFlags::default() }
 }
 
 /// Answers who wants a shard that is not here.

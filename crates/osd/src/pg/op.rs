@@ -10,12 +10,12 @@ use crate::command::Finished;
 use crate::effects::{Cx, Durable, Peer, ReadFor, ReadResult, ReadRoute, SessionId};
 use crate::intake::Share;
 use crate::mutation::{Mutation, Step};
-use crate::object::{INFO_ATTR, ObjectInfo};
+use crate::object::{INFO_ATTR, ObjectInfo, undo};
 use crate::ops::{self, Access, Env, Fetched, Outcome, Plan, ReadKey, WatchAction};
 use crate::perf::OpCost;
 use crate::snaps::{self, Preserved};
 use crate::stages::{self, Mark, Marks};
-use crate::stripe::{Encoded, check_appends, undo};
+use crate::stripe::{Encoded, check_appends};
 use bytes::Bytes;
 use qos::Class;
 use std::collections::BTreeMap;
@@ -334,15 +334,9 @@ impl Pg {
     fn start_gathering(&mut self, cx: &mut Cx<'_>, op: ClientOp, object: HObject, keys: Vec<ReadKey>, before: Option<Box<Before>>) {
         let Some(version) = self.version_of(cx, &object) else { return self.refuse(cx, op, Errno::EIO) };
         let id = op.id;
-        self.running.insert(id, Running { op, object: object.clone(), reads: BTreeMap::new(), before });
         // All are known before the first ends: one may at once.
-        for key in keys {
-            let read = self.gather_later(cx);
-            if let Some(running) = self.running.get_mut(&id) {
-                running.reads.insert(read, key);
-            }
-        }
-        let reads = self.running.get(&id).map(|r| r.reads.clone()).unwrap_or_default();
+        let reads: BTreeMap<ReadId, ReadKey> = keys.into_iter().map(|key| (cx.next_read(), key)).collect();
+        self.running.insert(id, Running { op, object: object.clone(), reads: reads.clone(), before });
         for (read, key) in reads {
             let want = Want::Bytes { off: key.off, len: key.len };
             let ask = Ask { object: object.clone(), version, want, class: Class::Client, what: ReadFor::Op(id) };

@@ -191,30 +191,30 @@ impl Pg {
         }
         let by_shards = self.walk.mapping.need > 1;
         match choose_auth(&p.infos, cx.sh.whoami, newest, by_shards) {
-            None => {
-                p.step = Step::Incomplete;
-                self.peering_stuck(cx)
-            }
+            None => self.incomplete(cx),
             Some(auth) => {
                 tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, %auth, started = %newest, infos = ?p.infos, "authoritative copy");
                 p.auth = auth;
                 let tail = p.infos.get(&auth).map(|i| i.log_tail).unwrap_or_default();
                 let usable = acting::usable(&p.infos, &self.walk.mapping.up, tail);
-                let infos = self.peering().map(|p| p.infos.clone()).unwrap_or_default();
-                let want = self.wanted_acting(cx, &usable, auth, |osd| infos.get(&osd).map(acting::known).unwrap_or_default());
+                let known = |osd| self.peering().and_then(|p| p.infos.get(&osd)).map(acting::known).unwrap_or_default();
+                let want = self.wanted_acting(cx, &usable, auth, known);
                 match self.acts(&want) {
-                    _ if want.len() < usize::from(self.walk.mapping.need) => {
-                        // Whoever has the other shards has to come back.
-                        if let Some(p) = self.peering_mut() {
-                            p.step = Step::Incomplete;
-                        }
-                        self.peering_stuck(cx)
-                    }
+                    // Whoever has the other shards has to come back.
+                    _ if want.len() < usize::from(self.walk.mapping.need) => self.incomplete(cx),
                     true => self.get_log(cx, auth),
                     false => self.wait_acting(cx, want),
                 }
             }
         }
+    }
+
+    /// What there is is not whole.
+    fn incomplete(&mut self, cx: &mut Cx<'_>) {
+        if let Some(p) = self.peering_mut() {
+            p.step = Step::Incomplete;
+        }
+        self.peering_stuck(cx)
     }
 
     /// Others are to act, or in another order: with the map that says so an interval begins.
@@ -301,15 +301,16 @@ fn any_lost_changed(old: &OsdMap, new: &OsdMap) -> bool {
 /// and its object may be among the gaps. Where each copy is a shard, the one with the oldest newest write: what others have beyond it
 /// was acknowledged to nobody, and may be on too few shards (`shards.rs`). `None` if there is no such copy.
 pub(super) fn choose_auth(infos: &BTreeMap<OsdId, PeerInfo>, me: OsdId, history_started: Epoch, by_shards: bool) -> Option<OsdId> {
-    let held = || infos.iter().filter(|(_, i)| i.exists);
-    let started = held().filter(|(_, i)| i.is_whole()).map(|(_, i)| i.last_epoch_started).max()?;
+    let whole = || infos.iter().filter(|(_, i)| i.exists && i.is_whole());
+    let started = whole().map(|(_, i)| i.last_epoch_started).max()?;
     if started < history_started {
         // Copies that went active later are known of, but none of them is whole.
         return None;
     }
-    let last = held().filter(|(_, i)| i.is_whole() && i.last_epoch_started >= started).map(|(_, i)| i.last_update).min()?;
-    held()
-        .filter(|(_, i)| i.is_whole() && i.last_epoch_started >= started && (!by_shards || i.last_update == last))
+    let newest = || whole().filter(|(_, i)| i.last_epoch_started >= started);
+    let shortest = newest().map(|(_, i)| i.last_update).min()?;
+    newest()
+        .filter(|(_, i)| !by_shards || i.last_update == shortest)
         .max_by_key(|(osd, i)| (i.missing == 0, i.last_update, std::cmp::Reverse(i.log_tail), **osd == me, std::cmp::Reverse(**osd)))
         .map(|(osd, _)| *osd)
 }

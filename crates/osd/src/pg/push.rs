@@ -10,7 +10,7 @@
 use super::gather::{Ask, Want};
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, PgStep, ReadFor, ReadResult, ReadRoute, TxcRoute};
-use crate::object::{INFO_ATTR, ObjectInfo, SHARD_ATTR};
+use crate::object::{INFO_ATTR, ObjectInfo};
 use crate::snaps::index_arrived;
 use bytes::Bytes;
 use denc::BString;
@@ -120,10 +120,10 @@ impl Pg {
 
     /// Sends an object as it is here. Returns the push's number, and how large the object is.
     pub(super) fn start_push(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject) -> Result<(u64, u64), Errno> {
-        let attrs = cx.disk.getattrs(self.coll, &object).inspect_err(|e| {
+        let attrs = self.attrs_of(cx, &object).inspect_err(|e| {
             tracing::error!(pg = %self.id, %to, object = ?object, "cannot be read to be pushed: {e}");
         })?;
-        self.push_described(cx, to, round, object, attrs.into_iter().filter(|(name, _)| name != SHARD_ATTR).collect())
+        self.push_described(cx, to, round, object, attrs)
     }
 
     /// Sends an object of which the attributes are known. Returns the push's number, and how many bytes it has.
@@ -165,11 +165,11 @@ impl Pg {
 
     /// Reads the next part's data, or goes on to the omap.
     fn next_part(&mut self, cx: &mut Cx<'_>, to: OsdId, object: HObject) {
-        let read = self.gather_later(cx);
         let Some(state) = self.pushes.out.get_mut(&(to, object.clone())) else { return };
         if state.off < state.len {
             let len = PART_BYTES.min(state.len - state.off);
             if let Some(shard) = state.shard {
+                let read = cx.next_read();
                 state.reading = Some(read);
                 let (want, class, version) = (Want::Shard { shard, off: state.off, len }, state.class, state.info.version);
                 let what = ReadFor::Push { to, object: object.clone() };

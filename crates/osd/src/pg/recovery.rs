@@ -471,7 +471,7 @@ impl Pg {
     fn rebuild(&mut self, cx: &mut Cx<'_>, object: HObject, version: EVersion) {
         let (from, bytes) = (cx.sh.whoami, self.usual_size());
         self.take_off(cx, object.clone(), Flight { leg: Leg::Pull { from }, bytes, size: 0, since: cx.now.mono });
-        let (read, what) = (self.gather_later(cx), ReadFor::Rebuild { object: object.clone() });
+        let (read, what) = (cx.next_read(), ReadFor::Rebuild { object: object.clone() });
         self.gather(cx, read, Ask { object, version, want: Want::Attrs, class: Class::Recovery, what });
     }
 

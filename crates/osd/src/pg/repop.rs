@@ -150,16 +150,15 @@ impl Pg {
         let waiting_for: BTreeSet<OsdId> = self.replicas(cx.sh.whoami).collect();
         let log_only = self.recovery.note_write(&object, totals.objects - self.totals.objects);
         let trim_to = self.trim_point(self.log_entries_kept(cx), TRIM_BATCH);
-        let sent = match write.shards.take() {
-            _ if waiting_for.is_empty() && write.shards.is_none() => Sent::Nothing,
+        let sent = match &write.shards {
+            _ if waiting_for.is_empty() => Sent::Nothing,
             None => Sent::Same(Box::new(self.send_repops(cx, &waiting_for, &log_only, (&before, &bytes), &write.mutation, trim_to))),
-            Some(mut shards) => {
-                let sent = self.send_shards(cx, &waiting_for, &log_only, (&before, &bytes), &shards, trim_to);
-                let own = self.shard.and_then(|own| shards.get_mut(usize::from(own)));
-                write.mutation = own.map(std::mem::take).unwrap_or_default();
-                Sent::Each(sent)
-            }
+            Some(shards) => Sent::Each(self.send_shards(cx, &waiting_for, &log_only, (&before, &bytes), shards, trim_to)),
         };
+        if let Some(mut shards) = write.shards.take() {
+            let own = self.shard.and_then(|own| shards.get_mut(usize::from(own)));
+            write.mutation = own.map(std::mem::take).unwrap_or_default();
+        }
         if !log_only.is_empty() && !write.mutation.is_empty() && !is_lost(&entry) {
             self.sift_write(cx, &log_only, &object);
         }

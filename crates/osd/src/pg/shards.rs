@@ -3,7 +3,7 @@
 //! A copy is a shard from the beginning to its end, whatever place it has in the acting set: CRUSH may change places without moving anything.
 //! The primary gives shards to copies that have none, as it tells them the log (`getmissing.rs`).
 //! What a write changes of an object is kept first, in the same transaction, by sharing its blocks: the attributes and what is overwritten, or a
-//! clone of it where more than that changes. It waits in an object beside it (`stripe::undo`) until the write is on every shard. A copy that
+//! clone of it where more than that changes. It waits in an object beside it (`object::undo`) until the write is on every shard. A copy that
 //! has to drop a write puts back what was there. So a write that is on too few shards to be read destroys nothing.
 //!
 //! Holds: of any interval in which the PG may have been written, what was acknowledged is in the log of each of its copies; so the copy whose
@@ -14,9 +14,8 @@
 use super::Pg;
 use crate::disk::Disk;
 use crate::effects::{Cx, Durable};
-use crate::object::{INFO_ATTR, ObjectInfo, SHARD_ATTR};
+use crate::object::{INFO_ATTR, ObjectInfo, SHARD_ATTR, undo};
 use crate::snaps::index_arrived;
-use crate::stripe::undo;
 use crate::mutation::Mutation;
 use bytes::Bytes;
 use denc::BString;
@@ -24,7 +23,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::Transaction;
 use types::msg::internal_osd::{PeerInfo, PgBody};
 use types::pg::{LogOp, PgLogEntry};
-use types::{EVersion, HObject, OsdId};
+use types::{EVersion, Errno, HObject, OsdId};
 
 /// Which shard each copy is from now on: whoever has one keeps it, unless a better copy has the same.
 pub(super) fn assign(count: u8, acting: &[OsdId], up: &[OsdId], infos: &BTreeMap<OsdId, PeerInfo>) -> BTreeMap<OsdId, u8> {
@@ -71,6 +70,12 @@ impl Pg {
         if let Some(shard) = self.shard {
             txn.set_attr(object, SHARD_ATTR, Bytes::copy_from_slice(&[shard]));
         }
+    }
+
+    /// Every attribute of an object but what says whose shard it is: as every copy has them.
+    pub(super) fn attrs_of(&self, cx: &mut Cx<'_>, object: &HObject) -> Result<Vec<(BString, Bytes)>, Errno> {
+        let attrs = cx.disk.getattrs(self.coll, object)?;
+        Ok(attrs.into_iter().filter(|(name, _)| name != SHARD_ATTR).collect())
     }
 
     /// True if what is stored of an object is what a copy of our shard has.

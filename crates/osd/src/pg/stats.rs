@@ -167,8 +167,14 @@ impl Pg {
         };
         let lacks = |osd: OsdId| if osd == m.primary { !self.missing.is_empty() } else { self.recovery.lacks(osd) > 0 };
         let shard = |osd: &OsdId| PgShard { osd: *osd, shard: ShardPgId::NO_SHARD };
-        // With their holes.
-        let places = map.pg_to_up_acting(self.id);
+        let (up, acting) = match self.shard {
+            None => (m.up.clone(), m.acting.clone()),
+            Some(_) => {
+                // With their holes.
+                let places = map.pg_to_up_acting(self.id);
+                (places.up, places.acting)
+            }
+        };
         PgStat {
             version: self.log.head(),
             reported_seq: f.reported,
@@ -181,8 +187,8 @@ impl Pg {
             stats: ObjectStatCollection { sum },
             log_size: self.log.len() as i64,
             ondisk_log_size: self.log.len() as i64,
-            up: places.up,
-            acting: places.acting,
+            up,
+            acting,
             last_fresh: now.wall,
             last_change: f.last_change,
             last_active: f.last_active,

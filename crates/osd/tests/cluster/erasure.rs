@@ -1,6 +1,6 @@
 //! Pools whose objects lie on shards.
 
-use super::{append, churn_of};
+use super::{append, change_all, check_changed, churn_of};
 use crate::harness::{Cluster, POOL};
 use bytes::Bytes;
 use rand::Rng;
@@ -205,21 +205,12 @@ fn shards_move_with_their_places_while_clients_go_on() {
         c.publish();
         c.until_state(pg, "backfilling");
         assert!(!c.state(pg).contains("degraded"), "{}", c.state(pg));
-        for n in 0..80 {
-            assert_eq!(c.write(&format!("o{n}"), if n % 7 == 0 { vec![Op::Delete.into()] } else { append("y") }).result, 0);
-            assert_eq!(c.write(&format!("new{n}"), append("z")).result, 0);
-        }
+        change_all(&mut c);
         c.settle();
         c.invariant_copies_agree();
         let m = c.map.pg_to_up_acting(pg);
         assert_eq!(m.acting, m.up);
-        each_away(&mut c, osds, |c| {
-            for n in 0..80 {
-                let read = c.read(&format!("o{n}"));
-                assert_eq!(read.starts_with(b"x") && read.ends_with(b"xy"), n % 7 != 0, "o{n}, seed {seed}");
-                assert_eq!(c.read(&format!("new{n}")), b"z");
-            }
-        });
+        each_away(&mut c, osds, |c| check_changed(c, seed));
     }
 }
 

@@ -5,6 +5,7 @@ use admin::option::{ConfigValues, Source};
 use auth::OsdCaps;
 use bytes::Bytes;
 use crush::{CrushMap, RuleKind, SimpleRule};
+use osd::object::{SHARD_ATTR, undo};
 use osd::{Effect, Osd, OsdConfig, Peer, SessionId, SessionInfo};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -993,10 +994,10 @@ impl Cluster {
                 let copy: Vec<_> = objects
                     .into_iter()
                     // What waits to be settled does not count.
-                    .filter(|o| !shards || o.snap == Snap::HEAD)
+                    .filter(|o| !shards || !undo::is(o))
                     .map(|o| {
                         let mut attrs = store.getattrs(coll, &o).unwrap();
-                        attrs.retain(|name, _| name != b"@shard");
+                        attrs.retain(|name, _| name != SHARD_ATTR);
                         let omap = store.omap_list(coll, &o, Bound::Unbounded, usize::MAX).unwrap();
                         (o, (attrs, omap))
                     })

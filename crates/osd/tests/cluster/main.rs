@@ -880,6 +880,23 @@ fn moving(seed: u64) -> (Cluster, PgId) {
     (c, pg)
 }
 
+/// Objects `o0` to `o79` are appended to, every seventh is removed, and as many new ones are made.
+fn change_all(c: &mut Cluster) {
+    for n in 0..80 {
+        assert_eq!(c.write(&format!("o{n}"), if n % 7 == 0 { vec![Op::Delete.into()] } else { append("y") }).result, 0);
+        assert_eq!(c.write(&format!("new{n}"), append("z")).result, 0);
+    }
+}
+
+/// What that made of objects that began with an x.
+fn check_changed(c: &mut Cluster, seed: u64) {
+    for n in 0..80 {
+        let read = c.read(&format!("o{n}"));
+        assert_eq!(read.starts_with(b"x") && read.ends_with(b"xy"), n % 7 != 0, "o{n}, seed {seed}");
+        assert_eq!(c.read(&format!("new{n}")), b"z");
+    }
+}
+
 #[test]
 fn whoever_held_a_pg_serves_it_until_those_are_filled_to_whom_it_moves() {
     for seed in 770..775 {
@@ -890,19 +907,12 @@ fn whoever_held_a_pg_serves_it_until_those_are_filled_to_whom_it_moves() {
         let state = c.state(pg);
         assert_eq!(state, "active+remapped+backfilling", "nothing is degraded, seed {seed}");
         // Behind the cursor and before it, old and new, and gone.
-        for n in 0..80 {
-            assert_eq!(c.write(&format!("o{n}"), if n % 7 == 0 { vec![Op::Delete.into()] } else { append("y") }).result, 0);
-            assert_eq!(c.write(&format!("new{n}"), append("z")).result, 0);
-        }
+        change_all(&mut c);
         c.settle();
         assert_eq!(c.map.pg_to_up_acting(pg).acting, m.up);
         assert!(c.map.pg_temp.is_empty());
         c.invariant_copies_agree();
-        for n in 0..80 {
-            let read = c.read(&format!("o{n}"));
-            assert_eq!(read.starts_with(b"x") && read.ends_with(b"xy"), n % 7 != 0, "o{n}, seed {seed}");
-            assert_eq!(c.read(&format!("new{n}")), b"z");
-        }
+        check_changed(&mut c, seed);
     }
 }
 

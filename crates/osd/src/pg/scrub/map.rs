@@ -6,8 +6,7 @@
 
 use super::super::{Pg, Stage};
 use crate::effects::{Cx, Durable, ReadFor, ReadResult, ReadRoute};
-use crate::object::SHARD_ATTR;
-use crate::stripe::undo;
+use crate::object::{SHARD_ATTR, undo};
 use bytes::Bytes;
 use denc::BString;
 use qos::Class;
