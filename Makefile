@@ -28,6 +28,7 @@ build: deps
 lint: deps
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	cd fuzz && CARGO_TARGET_DIR=$(CARGO_TARGET_DIR)/fuzz $(CARGO) clippy --release --all-targets -- -D warnings
+	@for bug in tests/mutants/*.patch; do git apply --check $$bug || exit 1; done
 
 unit: deps
 	$(CARGO) test --release --workspace
@@ -166,9 +167,10 @@ bench-capacity: build
 bench-devices: build
 	bench/devices.py --bin $(BIN)
 
-# How fast copies come back, and what clients feel of it, beside stock Ceph as it comes and with recovery turned up (QUICK=1: not that).
+# An erasure-coded pool beside stock Ceph's.
 bench-ec: build
 	bench/erasure.py --bin $(BIN) --peer $(or $(PEER),tentacle)
 
+# How fast copies come back, and what clients feel of it, beside stock Ceph as it comes and with recovery turned up (QUICK=1: not that).
 bench-recovery: build
 	bench/recovery.py --bin $(BIN) --peer $(or $(PEER),tentacle) $(if $(QUICK),,--tuned)
