@@ -12,6 +12,7 @@ osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mCl
   backfill  the same, with half as many again in few placement groups: no log tells
   fifth     in a pool of --fill objects of 16 KiB and --fill-large of 4 MiB an OSD is away while a fifth of each is overwritten
   replace   in that pool an OSD gets an empty disk under its old number, as docs/operations.md says
+  grow      of that pool, an OSD more is started: what is its moves there
   fifth-quiet, replace-quiet
             the same without a client
   move      of a pool with two copies an OSD is marked out: what it held moves, degraded for nobody
@@ -149,7 +150,7 @@ def fill(cluster, pool, a, part=1):
     for prefix, size, count in (("small", a.size, a.fill), ("large", 4 << 20, a.fill_large)):
         output(inside(cluster, FILL, pool, prefix, str(size), str(count // part)))
 
-FILLED = "filled"
+FILLED, OF_FILLED = "filled", ("fifth", "replace", "grow")
 
 def make_pool(cluster, pool, pgs, size=None):
     ceph(cluster, "osd", "pool", "create", pool, pgs, pgs)
@@ -174,15 +175,16 @@ def until_clean(watch, begin):
     raise RuntimeError("never clean: " + watch.stderr.read()[-500:])
 
 def measure(cluster, scenario, a):
-    pool = FILLED if scenario.startswith(("fifth", "replace")) else scenario
+    pool = FILLED if scenario.startswith(OF_FILLED) else scenario
     quiet = scenario.endswith("quiet")
     count, size = {"large": (a.large, 4 << 20), "backfill": (a.objects * 3 // 2, a.size)}.get(scenario, (a.objects, a.size))
     if pool == FILLED:
         size = (a.fill * a.size + a.fill_large * (4 << 20)) / (a.fill + a.fill_large)
-        stop_osd(cluster, 2)
+        if scenario != "grow":
+            stop_osd(cluster, 2)
         if scenario.startswith("fifth"):
             fill(cluster, pool, a, part=5)
-        else:
+        elif scenario != "grow":
             empty_disk(cluster, 2)
     else:
         # With few placement groups there are more writes to each than any log keeps.
@@ -209,6 +211,8 @@ def measure(cluster, scenario, a):
         ceph(cluster, "osd", "out", "2")
     elif scenario.startswith("replace"):
         start_empty(cluster, 2)
+    elif scenario == "grow":
+        start_empty(cluster, 3)
     else:
         start_again(cluster, 2)
     try:
@@ -298,7 +302,7 @@ def tune(cluster):
 
 SILENT = "without an acknowledged write"
 # `move` gives every pool there is two copies: before the filled one is made.
-SCENARIOS = ("log", "quiet", "large", "backfill", "move", "fifth", "replace", "fifth-quiet", "replace-quiet")
+SCENARIOS = ("log", "quiet", "large", "backfill", "move", "fifth", "replace", "fifth-quiet", "replace-quiet", "grow")
 
 def main():
     ap = arguments(__doc__)
@@ -325,7 +329,7 @@ def main():
                 if name == "tuned":
                     tune(cluster)
                 for scenario in filter(wanted, SCENARIOS):
-                    if scenario.startswith(("fifth", "replace")) and not filled:
+                    if scenario.startswith(OF_FILLED) and not filled:
                         make_pool(cluster, FILLED, "32")
                         fill(cluster, FILLED, a)
                         filled = True

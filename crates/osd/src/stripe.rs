@@ -5,8 +5,8 @@
 //!
 //! Room: osd core; pure.
 //! Holds: all shards of an object are equally long, `chunks_len` of its size, and what lies behind its end is zero: so a hole on all
-//! shards is a run of whole stripes of zeros. Of a stripe that is changed in part the rest has to be known: who encodes says what
-//! it lacks, and is called again with it.
+//! shards is a run of whole stripes of zeros. Of a stripe that is changed in part the rest has to be known, or what is changed and the
+//! coding chunks, whichever is less: who encodes says what it lacks, and is called again with it.
 //! Upstream: ECUtil::stripe_info_t, ECTransaction.
 
 use crate::mutation::{Mutation, Step};
@@ -40,7 +40,7 @@ pub struct Span {
 /// What came of encoding a write.
 #[derive(Debug, PartialEq)]
 pub enum Encoded {
-    /// Bytes of the object as it is, that have to be known.
+    /// Bytes of the object or its shards as they are, that have to be known.
     Need(Vec<ReadKey>),
     /// One for each shard.
     Shards(Vec<Mutation>),
@@ -127,7 +127,9 @@ impl Striping {
     /// message that made the object what a clone is.
     pub fn encode(&self, mutation: &Mutation, size: u64, fetched: &Fetched) -> Result<Encoded, Errno> {
         let mut run = Encoding::new(self, size, fetched);
-        let last = mutation.steps.iter().rposition(|s| matches!(s, Step::Write { .. } | Step::Zero { .. } | Step::Truncate { .. }));
+        let changes_data = |s: &Step| matches!(s, Step::Write { .. } | Step::Zero { .. } | Step::Truncate { .. } | Step::Remove | Step::BecomeClone { .. });
+        let (first, last) = (mutation.steps.iter().position(changes_data), mutation.steps.iter().rposition(changes_data));
+        run.is_alone = first == last;
         for (at, step) in mutation.steps.iter().enumerate() {
             run.is_looked_at = last.is_some_and(|last| at < last);
             run.step(step)?;
@@ -203,12 +205,14 @@ struct Encoding<'a> {
     /// What steps wrote, as far as later ones may look at it.
     written: Vec<Stripes>,
     is_looked_at: bool,
+    /// No more than one step changes data.
+    is_alone: bool,
 }
 
 impl<'a> Encoding<'a> {
     fn new(s: &'a Striping, size: u64, fetched: &'a Fetched) -> Self {
         let shards = vec![Mutation::default(); s.shards()];
-        Encoding { s, fetched, shards, needs: Vec::new(), size, stored: Some(size), written: Vec::new(), is_looked_at: false }
+        Encoding { s, fetched, shards, needs: Vec::new(), size, stored: Some(size), written: Vec::new(), is_looked_at: false, is_alone: false }
     }
 
     fn step(&mut self, step: &Step) -> Result<(), Errno> {
@@ -236,15 +240,52 @@ impl<'a> Encoding<'a> {
     fn write(&mut self, off: u64, data: &BufList) -> Result<(), Errno> {
         let (width, end) = (self.s.width(), off + data.len() as u64);
         let (first, last) = (off / width, end.div_ceil(width));
+        // Of a stripe that is there, shards whose chunk does not change need not be written.
+        let is_there = self.stored.is_some() && last - first == 1 && last * self.s.unit <= self.s.chunks_len(self.size);
+        let touched = is_there.then(|| self.s.span(off, end - off).shards);
+        if self.is_alone && touched.as_ref().is_some_and(|chunks| chunks.len() == 1) {
+            return self.write_in_chunk(off, data);
+        }
         let mut whole = BufList::default();
         whole.push(self.kept(first * width, off)?);
         data.0.iter().for_each(|piece| whole.push(piece.clone()));
         whole.push(self.kept(end, last * width)?);
-        // Of a stripe that is there, shards whose chunk does not change need not be written.
-        let is_there = self.stored.is_some() && last - first == 1 && last * self.s.unit <= self.s.chunks_len(self.size);
-        let touched = is_there.then(|| self.s.span(off, end - off).shards);
         self.size = if self.stored.is_some() { self.size.max(end) } else { self.size };
         self.emit(Stripes::cut(self.s, first, whole), touched);
+        Ok(())
+    }
+
+    /// The same within one chunk of a stripe that is there: what lies beside these bytes in the chunk has nothing to do with it.
+    fn write_in_chunk(&mut self, off: u64, data: &BufList) -> Result<(), Errno> {
+        let (s, len, new) = (self.s, data.len() as u64, data.contiguous());
+        let (k, m) = (s.k(), s.shards() - s.k());
+        let Span { shards, off: at, .. } = s.span(off, len);
+        let mut coding = vec![vec![0; len as usize]; m];
+        if 1 + m < k - 1 {
+            // By what changes: the old bytes, and the coding chunks as they are.
+            let delta: Vec<u8> = self.kept(off, off + len)?.iter().zip(&new[..]).map(|(old, new)| old ^ new).collect();
+            for (shard, old) in (k..).zip(&mut coding) {
+                self.fetch(ReadKey { off: at, len, sparse: false, shard: Some(shard as u8) }, old)?;
+            }
+            if self.needs.is_empty() {
+                s.code.update(shards.start, &delta, &mut coding.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+            }
+        } else {
+            let beside = |chunk: usize| off - off % s.width() + chunk as u64 * s.unit + off % s.unit;
+            let mut chunks = vec![new; k];
+            for chunk in (0..k).filter(|chunk| *chunk != shards.start) {
+                chunks[chunk] = self.kept(beside(chunk), beside(chunk) + len)?;
+            }
+            if self.needs.is_empty() {
+                let data: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+                s.code.encode(&data, &mut coding.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+            }
+        }
+        self.size = self.size.max(off + len);
+        self.shards[shards.start].push(Step::Write { off: at, data: data.clone() });
+        for (shard, data) in (k..).zip(coding) {
+            self.shards[shard].push(Step::Write { off: at, data: Bytes::from(data).into() });
+        }
         Ok(())
     }
 
@@ -308,20 +349,25 @@ impl<'a> Encoding<'a> {
         // What steps wrote over all of it need not be read.
         let is_written = self.written.iter().any(|w| w.covers(self.s, from, to));
         if stored > from && !is_written {
-            let key = ReadKey { off: from, len: stored - from, sparse: false };
-            match self.fetched.reads.get(&key) {
-                None => self.needs.push(key),
-                Some(Err(e)) => return Err(*e),
-                Some(Ok(read)) => {
-                    let data = read.data.contiguous();
-                    out.get_mut(..data.len()).ok_or(Errno::EIO)?.copy_from_slice(&data);
-                }
-            }
+            self.fetch(ReadKey { off: from, len: stored - from, sparse: false, shard: None }, &mut out)?;
         }
         for written in &self.written {
             written.show(self.s, from, to, |at, bytes| out[at..at + bytes.len()].copy_from_slice(bytes));
         }
         Ok(out.into())
+    }
+
+    /// What is stored, to the front of `out`; it is needed, if it was not fetched.
+    fn fetch(&mut self, key: ReadKey, out: &mut [u8]) -> Result<(), Errno> {
+        match self.fetched.reads.get(&key) {
+            None => self.needs.push(key),
+            Some(Err(e)) => return Err(*e),
+            Some(Ok(read)) => {
+                let data = read.data.contiguous();
+                out.get_mut(..data.len()).ok_or(Errno::EIO)?.copy_from_slice(&data);
+            }
+        }
+        Ok(())
     }
 
     fn emit(&mut self, stripes: Stripes, touched: Option<Range<usize>>) {
@@ -434,7 +480,11 @@ mod tests {
                     Encoded::Shards(shards) => break shards,
                     Encoded::Need(keys) => {
                         for key in keys {
-                            let data = Bytes::from(self.read(key.off, key.len, &[]));
+                            let (from, to) = (key.off as usize, (key.off + key.len) as usize);
+                            let data = match key.shard {
+                                None => Bytes::from(self.read(key.off, key.len, &[])),
+                                Some(shard) => Bytes::copy_from_slice(&self.shards[usize::from(shard)][from..to]),
+                            };
                             let read = ReadData { data: data.into(), ..ReadData::default() };
                             assert!(fetched.reads.insert(key, Ok(read)).is_none(), "asked for twice");
                         }
@@ -480,7 +530,8 @@ mod tests {
         let aligned = |rng: &mut ChaCha8Rng, n: usize| if rng.random_bool(0.3) { n / 16 * 16 } else { n };
         let off = rng.random_range(0..max);
         let off = aligned(rng, off);
-        let len = rng.random_range(1..max);
+        let most = if rng.random_bool(0.3) { 4 } else { max };
+        let len = rng.random_range(1..most);
         let len = aligned(rng, len).max(1);
         match rng.random_range(0..10) {
             0 => Step::Remove,
@@ -518,14 +569,23 @@ mod tests {
         let mut model = Model::new(4, 2, 16);
         let data = |len: usize| BufList::from(Bytes::from(vec![7; len]));
         model.apply(&Mutation { steps: vec![Step::Write { off: 0, data: data(640) }] });
-        let write = Mutation { steps: vec![Step::Write { off: 64 + 16, data: data(16) }] };
+        let write = Mutation { steps: vec![Step::Write { off: 64 + 16 + 2, data: data(10) }] };
         let Encoded::Need(keys) = model.s.encode(&write, 640, &Fetched::default()).unwrap() else { panic!("nothing is needed") };
-        let key = |off, len| ReadKey { off, len, sparse: false };
-        assert_eq!(keys, [key(64, 16), key(96, 32)]);
-        let zeros = |len: usize| Ok(ReadData { data: data(len), ..ReadData::default() });
-        let fetched = Fetched { reads: [(keys[0], zeros(16)), (keys[1], zeros(32))].into(), copy: None };
+        let key = |off| ReadKey { off, len: 10, sparse: false, shard: None };
+        assert_eq!(keys, [key(64 + 2), key(96 + 2), key(112 + 2)]);
+        let read = || Ok(ReadData { data: data(10), ..ReadData::default() });
+        let fetched = Fetched { reads: keys.into_iter().map(|key| (key, read())).collect(), copy: None };
         let Encoded::Shards(shards) = model.s.encode(&write, 640, &fetched).unwrap() else { panic!("more is needed") };
         assert_eq!(shards.iter().map(|m| m.steps.len()).collect::<Vec<_>>(), [0, 1, 0, 0, 1, 1]);
+    }
+
+    #[test]
+    fn of_many_chunks_a_small_overwrite_reads_what_it_changes() {
+        let s = Striping::new(Code::new(Technique::Vandermonde, 8, 3), 16);
+        let write = Mutation { steps: vec![Step::Write { off: 128 + 32 + 5, data: Bytes::from(vec![7; 3]).into() }] };
+        let Ok(Encoded::Need(keys)) = s.encode(&write, 640, &Fetched::default()) else { panic!("nothing is needed") };
+        let key = |off, shard| ReadKey { off, len: 3, sparse: false, shard };
+        assert_eq!(keys, [key(128 + 32 + 5, None), key(16 + 5, Some(8)), key(16 + 5, Some(9)), key(16 + 5, Some(10))]);
     }
 
     #[test]

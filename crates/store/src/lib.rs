@@ -53,6 +53,7 @@ pub use event::{Digest, MkfsError, MountError, ObjectStat, ReadData, ReadFlags, 
 pub use fsck::{FsckError, FsckReport, fsck};
 pub use key::{LOG_ROW, transient};
 pub use kv::{Kv, KvBatch, KvError, KvFigures, KvOp, KvSpace};
+pub use onode::BLOCK;
 pub use perf::StoreMemory;
 pub use profile::{DeviceFacts, DeviceProfile, FlushFault, Tuning};
 pub use mount::{StoreInfo, coll_row, probe};

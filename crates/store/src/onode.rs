@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 /// The unit of allocation, checksums and device I/O, in bytes.
-pub(crate) const BLOCK: u64 = 4096;
+pub const BLOCK: u64 = 4096;
 /// Blocks of a segment.
 pub(crate) const SEG_BLOCKS: u64 = 64;
 

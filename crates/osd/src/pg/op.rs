@@ -338,7 +338,8 @@ impl Pg {
         let reads: BTreeMap<ReadId, ReadKey> = keys.into_iter().map(|key| (cx.next_read(), key)).collect();
         self.running.insert(id, Running { op, object: object.clone(), reads: reads.clone(), before });
         for (read, key) in reads {
-            let want = Want::Bytes { off: key.off, len: key.len };
+            let ReadKey { off, len, .. } = key;
+            let want = key.shard.map_or(Want::Bytes { off, len }, |shard| Want::Shard { shard, off, len });
             let ask = Ask { object: object.clone(), version, want, class: Class::Client, what: ReadFor::Op(id) };
             self.gather(cx, read, ask);
         }

@@ -20,7 +20,7 @@ use crate::mutation::Mutation;
 use bytes::Bytes;
 use denc::BString;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use store::Transaction;
+use store::{BLOCK, Transaction};
 use types::msg::internal_osd::{PeerInfo, PgBody};
 use types::pg::{LogOp, PgLogEntry};
 use types::{EVersion, Errno, HObject, OsdId};
@@ -99,7 +99,7 @@ impl Pg {
             self.keep_one(cx, txn, clone, None);
         }
         if changes_what_was(entry) {
-            self.keep_one(cx, txn, entry, mutation.overwritten());
+            self.keep_one(cx, txn, entry, mutation.overwritten().map(whole_blocks));
         }
     }
 
@@ -210,6 +210,12 @@ impl Pg {
         self.undo = ours;
         theirs
     }
+}
+
+/// What the store shares without copying, around ranges.
+fn whole_blocks(parts: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
+    let around = |(off, len): (u64, u64)| (off / BLOCK * BLOCK, (off + len).next_multiple_of(BLOCK) - off / BLOCK * BLOCK);
+    parts.into_iter().map(around).collect()
 }
 
 /// True for a write to an object that was there before.
