@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Cuttlebone and stock Ceph, three OSDs each on the same disk, under the same stock `rados bench` in turns.
 
-    side_by_side.py --bin target/release/cuttlebone [--peer pacific|reef|tentacle|none] [--seconds 10] [--rounds 3] [--quick] [--dir DIR]
+    side_by_side.py --bin target/release/cuttlebone [--peer pacific|reef|tentacle|none] [--seconds 10] [--rounds 3] [--quick] [--secure] [--dir DIR]
 
 The newer two peers run from a root directory that scripts/client-root makes (a few minutes, 1 GB). Prints one table:
 medians over the rounds, and the ratio to stock of each figure. Daemon CPU is user + system time of every daemon of
@@ -20,17 +20,24 @@ LOADS = [("4 KiB write, depth 1", "write", 4096, 1), ("4 KiB write, depth 16", "
          ("4 KiB read, depth 16", "rand", 4096, 16), ("4 KiB read, depth 64", "rand", 4096, 64),
          ("4 MiB write, depth 16", "write", 4 << 20, 16), ("4 MiB read, depth 16", "rand", 4 << 20, 16)]
 
+SECURE = "[global]\n" + "".join("ms_%s_mode = secure\n" % whose for whose in ("cluster", "service", "client", "mon_cluster", "mon_service", "mon_client"))
+
 class Ours:
     osds = 3
 
     def __init__(self, bin, dir, port, root, mons=1):
         self.bin, self.outside, self.port, self.root, self.mons = bin, dir, port, root, mons
         self.conf = dir + "/ceph.conf"
-        self.client = None
+        self.client, self.settings = None, ""
 
     def start(self):
-        begin = time.monotonic()
         self.make_disks()
+        if self.settings:
+            subprocess.run([self.bin, "up", "--dir", self.outside, "--osds", "0", "--port", str(self.port), "--mons", str(self.mons)], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([self.bin, "down", "--dir", self.outside], check=True, stdout=subprocess.DEVNULL)
+            with open(self.outside + "/ceph.conf", "a") as f:
+                f.write(self.settings)
+        begin = time.monotonic()
         subprocess.run([self.bin, "up", "--dir", self.outside, "--osds", str(self.osds), "--size", "10G", "--port", str(self.port), "--mons", str(self.mons)], check=True, stdout=subprocess.DEVNULL)
         if self.root:
             # The other root's client needs ceph.conf and keyring where it can see them.
@@ -162,12 +169,15 @@ def main():
     ap.add_argument("--seconds", type=int, default=10)
     ap.add_argument("--rounds", type=int, default=3)
     ap.add_argument("--quick", action="store_true", help="one round of four seconds a run")
+    ap.add_argument("--secure", action="store_true", help="everything on the wire is encrypted, between daemons, too")
     a = ap.parse_args()
     if a.quick:
         a.seconds, a.rounds = 4, 1
     os.makedirs(a.dir, exist_ok=True)
     base = tempfile.mkdtemp(prefix="cuttlebone-bench.", dir=a.dir)
     clusters = both(a, base)
+    for cluster in clusters.values() if a.secure else ():
+        cluster.settings = SECURE
     def measure(cluster, mode, size, depth):
         r = bench(cluster, "bench", mode, size, depth, a.seconds)
         return {**r, "p99 ms": percentile(cluster, "bench", size, depth, mode, max(3, a.seconds // 3))}

@@ -48,7 +48,7 @@ class StockCluster:
         self.fsid = str(uuid.uuid4())
         with open(self.outside + "/ceph.conf", "w") as f:
             f.write(CONF.format(fsid=self.fsid, mons=",".join(self.addrs.values()), dir=dir, size=size))
-        self.conf = dir + "/ceph.conf"
+        self.conf, self.settings = dir + "/ceph.conf", ""
 
     def run(self, *argv, input=None, check=True):
         argv = (["chroot", self.root] if self.root else []) + [str(a) for a in argv]
@@ -59,6 +59,8 @@ class StockCluster:
 
     def start(self):
         """From nothing to all OSDs up; returns the seconds it took."""
+        with open(self.outside + "/ceph.conf", "a") as f:
+            f.write(self.settings)
         begin = time.monotonic()
         d, conf = self.dir, ["-c", self.conf]
         caps = ["--cap", "mon", "allow *", "--cap", "osd", "allow *", "--cap", "mds", "allow *", "--cap", "mgr", "allow *"]

@@ -29,6 +29,16 @@ pub mod mode {
     pub const CRC: u32 = 1;
     pub const SECURE: u32 = 2;
 
+    /// An option's text, as `secure crc`: modes in order of preference. `Err` is the word that is none.
+    pub fn parse(text: &str) -> Result<Vec<u32>, &str> {
+        let mode = |word| match word {
+            "crc" => Ok(CRC),
+            "secure" => Ok(SECURE),
+            other => Err(other),
+        };
+        text.split([' ', ',']).filter(|word| !word.is_empty()).map(mode).collect()
+    }
+
     /// Bytes of connection secret a mode needs.
     pub fn secret_len(mode: u32) -> usize {
         if mode == SECURE { 64 } else { 0 }

@@ -113,12 +113,7 @@ impl Wake for Unpark {
 /// `crc secure`: modes in order of preference.
 fn modes(config: &DaemonConfig, option: &str) -> Result<Option<Vec<u32>>> {
     let Some(text) = config.get(option) else { return Ok(None) };
-    let mode = |word: &str| match word {
-        "crc" => Ok(auth::mode::CRC),
-        "secure" => Ok(auth::mode::SECURE),
-        other => anyhow::bail!("{option} = {text:?}: {other:?} is neither crc nor secure"),
-    };
-    let modes = text.split([' ', ',']).filter(|w| !w.is_empty()).map(mode).collect::<Result<Vec<u32>>>()?;
+    let modes = auth::mode::parse(&text).map_err(|word| anyhow::anyhow!("{option} = {text:?}: {word:?} is neither crc nor secure"))?;
     Ok((!modes.is_empty()).then_some(modes))
 }
 

@@ -12,6 +12,12 @@ use types::msg::mon::{MAuth, MAuthReply};
 use types::{Errno, Now};
 
 impl<K: Kv> Mon<K> {
+    /// What sessions may be (`ms_mon_service_mode`).
+    pub fn service_modes(&self) -> Vec<u32> {
+        let text = self.state.as_ref().and_then(|state| self.env.option(state, "ms_mon_service_mode")).unwrap_or_default();
+        mode::parse(&text).ok().filter(|modes| !modes.is_empty()).unwrap_or_else(|| vec![mode::SECURE, mode::CRC])
+    }
+
     /// Answers one step. The peer's first choice of the modes we speak is taken.
     pub(crate) fn answer_auth(&mut self, now: Now, session: SessionId, method: u32, modes: &[u32], payload: &Bytes) {
         let effect = match self.auth_step(now, session, method, modes, payload) {
@@ -28,6 +34,8 @@ impl<K: Kv> Mon<K> {
         if how != method::CEPHX {
             return Err(Errno::EOPNOTSUPP);
         }
+        let allowed = self.service_modes();
+        let mode = modes.iter().copied().find(|m| allowed.contains(m)).ok_or(Errno::EOPNOTSUPP)?;
         let state = self.state.as_mut().ok_or(Errno::EAGAIN)?;
         let Some(auth) = self.auths.get_mut(&session) else {
             state.auth.reserve_ids(&mut self.txn);
@@ -35,7 +43,6 @@ impl<K: Kv> Mon<K> {
             self.auths.insert(session, auth);
             return Ok(Effect::AuthMore { session, payload });
         };
-        let mode = modes.iter().copied().find(|m| [mode::CRC, mode::SECURE].contains(m)).unwrap_or(mode::CRC);
         let policy = state.auth.policy;
         match auth.proceed(payload, mode, &state.auth, &policy, now.wall, &mut self.rng) {
             Reply::More(payload) => Ok(Effect::AuthMore { session, payload }),

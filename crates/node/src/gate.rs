@@ -5,6 +5,7 @@
 //! Holds: a session known here has proven its ticket with the answer to our own challenge.
 
 use auth::cephx::{RotatingSecrets, ServiceAuth, ServiceReply};
+use auth::mode;
 use msgr::{ConnId, Endpoint, Event, PeerInfo};
 use rand_chacha::ChaCha8Rng;
 use std::cell::Cell;
@@ -40,9 +41,40 @@ struct Request<'a> {
     payload: &'a bytes::Bytes,
 }
 
+/// What sessions may be, crc or secure: the peer's first choice among these is taken. Stock clients ask for crc at OSDs and for secure at
+/// monitors and managers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Modes {
+    /// Of daemons (`ms_cluster_mode`), preferred first.
+    pub daemons: Vec<u32>,
+    /// Of everybody else (`ms_service_mode`).
+    pub clients: Vec<u32>,
+}
+
+impl Default for Modes {
+    fn default() -> Self {
+        Modes { daemons: vec![mode::CRC, mode::SECURE], clients: vec![mode::CRC, mode::SECURE] }
+    }
+}
+
+impl Modes {
+    /// As the options say; one that says nothing leaves both.
+    pub fn of(option: impl Fn(&str) -> String) -> Self {
+        let all = Modes::default();
+        let of = |name, all| mode::parse(&option(name)).ok().filter(|modes| !modes.is_empty()).unwrap_or(all);
+        Modes { daemons: of("ms_cluster_mode", all.daemons), clients: of("ms_service_mode", all.clients) }
+    }
+
+    fn of_kind(&self, kind: EntityKind) -> &[u32] {
+        let is_daemon = [EntityKind::MON, EntityKind::OSD, EntityKind::MDS, EntityKind::MGR].contains(&kind);
+        if is_daemon { &self.daemons } else { &self.clients }
+    }
+}
+
 /// Authentication of everyone who connects to this daemon.
 pub struct Gate {
     service: EntityKind,
+    modes: Modes,
     rng: ChaCha8Rng,
     arriving: BTreeMap<ConnId, ServiceAuth>,
     visitors: BTreeMap<ConnId, Visitor>,
@@ -52,8 +84,13 @@ pub struct Gate {
 
 impl Gate {
     /// The gate of a daemon of kind `service`.
-    pub fn new(service: EntityKind, rng: ChaCha8Rng) -> Self {
-        Gate { service, rng, arriving: BTreeMap::new(), visitors: BTreeMap::new(), lacks_secret: false }
+    pub fn new(service: EntityKind, modes: Modes, rng: ChaCha8Rng) -> Self {
+        Gate { service, modes, rng, arriving: BTreeMap::new(), visitors: BTreeMap::new(), lacks_secret: false }
+    }
+
+    /// For sessions that begin from now on.
+    pub fn set_modes(&mut self, modes: Modes) {
+        self.modes = modes;
     }
 
     /// Who is at the other end of an accepted session.
@@ -105,9 +142,10 @@ impl Gate {
             // while a refusal would tell a client that its key is no good.
             return endpoint.close(conn);
         };
-        let offered = modes.iter().copied().find(|m| MODES.contains(m));
+        let allowed = self.modes.of_kind(says).to_vec();
+        let offered = modes.iter().copied().find(|m| allowed.contains(m));
         let (METHOD_CEPHX, Some(mode)) = (method, offered) else {
-            return endpoint.auth_bad_method(conn, method, Errno::EOPNOTSUPP, vec![METHOD_CEPHX], MODES.to_vec());
+            return endpoint.auth_bad_method(conn, method, Errno::EOPNOTSUPP, vec![METHOD_CEPHX], allowed);
         };
         let service = self.service;
         let auth = self.arriving.entry(conn).or_insert_with(|| ServiceAuth::new(service));
@@ -122,7 +160,12 @@ impl Gate {
             ServiceReply::Done(session) if says == EntityKind::OSD && session.name.kind != EntityKind::OSD => {
                 tracing::warn!(name = %session.name, "says that it is an OSD");
                 self.arriving.remove(&conn);
-                endpoint.auth_bad_method(conn, method, Errno::EACCES, vec![METHOD_CEPHX], MODES.to_vec());
+                endpoint.auth_bad_method(conn, method, Errno::EACCES, vec![METHOD_CEPHX], allowed);
+            }
+            // Nor does it get him what only daemons may.
+            ServiceReply::Done(session) if !self.modes.of_kind(session.name.kind).contains(&mode) => {
+                self.arriving.remove(&conn);
+                endpoint.auth_bad_method(conn, method, Errno::EOPNOTSUPP, vec![METHOD_CEPHX], self.modes.of_kind(session.name.kind).to_vec());
             }
             ServiceReply::Done(session) => {
                 self.arriving.remove(&conn);
@@ -138,11 +181,8 @@ impl Gate {
             }
             ServiceReply::Bad(errno) => {
                 self.arriving.remove(&conn);
-                endpoint.auth_bad_method(conn, method, errno, vec![METHOD_CEPHX], MODES.to_vec());
+                endpoint.auth_bad_method(conn, method, errno, vec![METHOD_CEPHX], allowed);
             }
         }
     }
 }
-
-/// The peer's first choice among these is taken: stock clients ask for crc at OSDs and for secure at mons and mgrs.
-const MODES: [u32; 2] = [msgr::MODE_CRC, msgr::MODE_SECURE];

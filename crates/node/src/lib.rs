@@ -12,7 +12,7 @@ pub mod osd;
 pub mod world;
 
 pub use client::ClientNode;
-pub use gate::{Gate, Visitor};
+pub use gate::{Gate, Modes, Visitor};
 pub use mgr::{MgrNode, MgrNodeConfig};
 pub use mon::MonNode;
 pub use osd::{OnConfig, OsdNode, OsdNodeConfig};

@@ -7,7 +7,7 @@
 
 mod maps;
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Modes};
 use crate::messenger::{network_actions, network_input, network_timers};
 use crate::world::{Input, Node, World};
 use ::mgr::{AutoscaleSettings, BalancerSettings, Mgr, MgrSettings};
@@ -95,7 +95,7 @@ impl MgrNode {
         let endpoint = Config::new(EntityKind::MGR, -1, config.addrs, features::SUPPORTED);
         let mut endpoint = Endpoint::new(endpoint, rand::Rng::random(&mut rng));
         let mut mon = MonClient::new(config.mon, rand::Rng::random(&mut rng));
-        let gate = Gate::new(EntityKind::MGR, ChaCha8Rng::from_rng(&mut rng));
+        let gate = Gate::new(EntityKind::MGR, Modes::of(|name| config.options.str(name)), ChaCha8Rng::from_rng(&mut rng));
         mon.start(now, &mut endpoint);
         for what in ["mgrmap", "osdmap"] {
             mon.subscribe(now, &mut endpoint, what, 0, false);
@@ -187,6 +187,7 @@ impl MgrNode {
                 self.mgr.set_settings(settings(&self.options));
                 self.mgr.set_own_config(self.mon.name().clone(), self.options.in_force());
                 self.tick = tick(&self.options);
+                self.gate.set_modes(Modes::of(|name| self.options.str(name)));
             }
             MonClientEvent::CommandReply { tid, result, status, .. } => self.on_mon_reply(now, tid, result, status),
             MonClientEvent::AuthFailed { errno } => tracing::error!("the monitors refuse us: {errno}"),

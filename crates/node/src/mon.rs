@@ -8,7 +8,7 @@ mod links;
 use self::links::{LinkEvent, Links};
 use crate::messenger::{network_actions, network_input, network_timers};
 use crate::world::{Input, Node, World};
-use auth::{method, mode};
+use auth::method;
 use mon::{Effect, Env, Mon, OpenError, SessionId};
 use msgr::{Config, ConnId, Endpoint, Event};
 use store::{IoId, Kv};
@@ -107,8 +107,7 @@ impl<K: Kv> MonNode<K> {
                 ep.auth_server_done(ConnId(session.0), g.global_id, mode, g.payload, g.session_key, g.connection_secret);
             }
             Effect::AuthBad { session, method: asked, errno } => {
-                let modes = vec![mode::SECURE, mode::CRC];
-                ep.auth_bad_method(ConnId(session.0), asked, errno, vec![method::CEPHX], modes);
+                ep.auth_bad_method(ConnId(session.0), asked, errno, vec![method::CEPHX], self.mon.service_modes());
             }
             Effect::Close { session } => ep.close(ConnId(session.0)),
             Effect::Pass { session, message } => ep.send(now, ConnId(session.0), message),

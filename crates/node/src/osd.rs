@@ -4,12 +4,12 @@
 //! Holds: nothing is decided here about data; whoever speaks as `osd.N` has shown that name's ticket or was dialled at
 //! the address the map gives it.
 
-use crate::gate::Gate;
+use crate::gate::{Gate, Modes};
 use crate::messenger::{carry_out, network_timers};
 use crate::world::{Input, Node, World};
 use admin::command::Reply;
 use admin::{Command, socket};
-use auth::OsdCaps;
+use auth::{OsdCaps, mode};
 use bytes::Bytes;
 use client::{MonClient, MonClientConfig, MonClientEvent};
 use msgr::{Action, Config, ConnId, Endpoint, Event, Fault, PeerInfo, Policy, SockId};
@@ -91,12 +91,12 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
         let mut endpoint = Endpoint::new(endpoint, rand::Rng::random(&mut rng));
         let mut osd = Osd::load(config.osd, &mut store, rand::Rng::random(&mut rng))?;
         let mut mon = MonClient::new(config.mon, rand::Rng::random(&mut rng));
-        let gate = Gate::new(EntityKind::OSD, ChaCha8Rng::from_rng(&mut rng));
+        let gate = Gate::new(EntityKind::OSD, Modes::default(), ChaCha8Rng::from_rng(&mut rng));
         mon.start(now, &mut endpoint);
         mon.subscribe(now, &mut endpoint, "mgrmap", 0, false);
         let mut effects = Vec::new();
         osd.start(now, &mut store, &mut effects);
-        Ok(OsdNode {
+        let mut node = OsdNode {
             endpoint,
             mon,
             gate,
@@ -113,7 +113,17 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             stopping: None,
             stopped: None,
             on_config: None,
-        })
+        };
+        node.follow_modes();
+        Ok(node)
+    }
+
+    /// Sessions that begin from now on are as options say.
+    fn follow_modes(&mut self) {
+        let modes = Modes::of(|name| self.osd.option(name));
+        let to_mon = mode::parse(&self.osd.option("ms_mon_client_mode")).unwrap_or_default();
+        self.mon.set_modes(to_mon, modes.daemons.clone());
+        self.gate.set_modes(modes);
     }
 
     /// Has somebody told whatever the monitors say of options from now on.
@@ -288,6 +298,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             MonClientEvent::SessionOpened => self.osd.handle_mon_session(now, &mut self.store, &mut self.effects),
             MonClientEvent::Config(config) => {
                 self.osd.handle_config(&config);
+                self.follow_modes();
                 if let Some(hear) = &mut self.on_config {
                     hear(&config);
                 }

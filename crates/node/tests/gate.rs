@@ -4,7 +4,7 @@ use auth::cephx::{CephxClient, KeyStore, MonAuth, Reply, RotatingSecrets, Ticket
 use auth::{ChaCha8Rng, CryptoKey, EntityAuth, KeyKind, mode};
 use bytes::Bytes;
 use msgr::{Action, Config, Endpoint, Event, Policy, SockId};
-use node::Gate;
+use node::{Gate, Modes};
 use rand::SeedableRng;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -69,7 +69,7 @@ impl Visit {
             let reply = mon.handle_message(&request, &db, &TicketPolicy::default(), NOW.wall, &mut rng).unwrap();
             tickets.handle_reply(NOW.mono, &reply).unwrap();
         }
-        let gate = Gate::new(EntityKind::OSD, ChaCha8Rng::seed_from_u64(5));
+        let gate = Gate::new(EntityKind::OSD, Modes::default(), ChaCha8Rng::seed_from_u64(5));
         Visit { tickets, secrets, rng, visitor: endpoint(says, num, 7000), osd: endpoint(EntityKind::OSD, 0, 6800), gate }
     }
 
@@ -132,6 +132,18 @@ fn a_clients_ticket_is_not_good_for_an_osd() {
     let (refused, heard) = Visit::new("client.admin", EntityKind::OSD, 1).run();
     assert_eq!(refused, Some(Errno::EACCES.wire()));
     assert!(!heard.iter().any(|e| matches!(e, Event::Ready { .. })), "{heard:?}");
+}
+
+/// What is said to be secure is: who says that he is a daemon, and is none, is not let in either.
+#[test]
+fn where_clients_have_to_be_secure_nobody_is_without() {
+    for (owner, says, gets_in) in [("client.admin", EntityKind::CLIENT, false), ("client.admin", EntityKind::MGR, false), ("osd.1", EntityKind::OSD, true)] {
+        let mut visit = Visit::new(owner, says, 1);
+        visit.gate.set_modes(Modes { clients: vec![mode::SECURE], ..Modes::default() });
+        let (refused, heard) = visit.run();
+        assert_eq!(refused, (!gets_in).then_some(Errno::EOPNOTSUPP.wire()), "{owner} as {says:?}");
+        assert_eq!(heard.iter().any(|e| matches!(e, Event::Ready { .. })), gets_in);
+    }
 }
 
 /// Who is refused takes his ticket for bad; the secrets that open it are on their way.

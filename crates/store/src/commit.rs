@@ -307,10 +307,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.let_waiting_in();
     }
 
-    /// Whoever had to wait for room for deferred blocks goes on.
+    /// Whoever had to wait for room for deferred blocks goes on, the longest first.
     fn let_waiting_in(&mut self) {
-        let waiting: Vec<types::ShardPgId> = self.queues.keys().copied().collect();
-        waiting.into_iter().for_each(|coll| self.queue_ready(coll));
+        let mut waiting: Vec<(u64, types::ShardPgId)> = self.queues.iter().filter_map(|(coll, queue)| Some((*queue.front()?, *coll))).collect();
+        waiting.sort_unstable();
+        waiting.into_iter().for_each(|(_, coll)| self.queue_ready(coll));
     }
 
     /// The blocks are in their place: the records go with the next batch, whoever needs that flushed.

@@ -6,6 +6,14 @@
 use super::spec::OptType::*;
 use super::spec::{Level::*, OptionSpec, opt};
 
+/// What sessions may be.
+fn modes(text: &str) -> Result<(), String> {
+    match text.split([' ', ',']).find(|word| !["", "crc", "secure"].contains(word)) {
+        Some(word) => Err(format!("'{word}' is neither crc nor secure")),
+        None => Ok(()),
+    }
+}
+
 #[rustfmt::skip]
 pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("host", Str, Basic, "", "name of this machine, as sections and CRUSH locations use it").flags(&["no_mon_update"]).of(&["common"]),
@@ -64,12 +72,12 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("ms_connection_ready_timeout", Uint, Advanced, "10", "seconds a handshake may take").runtime(),
     opt("ms_connection_idle_timeout", Uint, Advanced, "900", "seconds after which a silent connection is closed").runtime(),
     opt("ms_async_op_threads", Uint, Advanced, "3", "threads that serve sockets").range("1", "24").runtime(),
-    opt("ms_cluster_mode", Str, Basic, "crc secure", "crc or secure, between daemons").flags(&["startup"]),
-    opt("ms_service_mode", Str, Basic, "crc secure", "crc or secure, as daemons offer it to clients").flags(&["startup"]),
-    opt("ms_client_mode", Str, Basic, "crc secure", "crc or secure, as clients ask for it").flags(&["startup"]).effective(),
-    opt("ms_mon_cluster_mode", Str, Basic, "secure crc", "crc or secure, between monitors").flags(&["startup"]),
-    opt("ms_mon_service_mode", Str, Basic, "secure crc", "crc or secure, as monitors offer it").flags(&["startup"]),
-    opt("ms_mon_client_mode", Str, Basic, "secure crc", "crc or secure, as clients ask it of monitors").flags(&["startup"]).effective(),
+    opt("ms_cluster_mode", Str, Basic, "crc secure", "crc or secure, between daemons").flags(&["startup"]).checked(modes).effective(),
+    opt("ms_service_mode", Str, Basic, "crc secure", "crc or secure, as daemons offer it to clients").flags(&["startup"]).checked(modes).effective(),
+    opt("ms_client_mode", Str, Basic, "crc secure", "crc or secure, as clients ask for it").flags(&["startup"]).checked(modes).effective(),
+    opt("ms_mon_cluster_mode", Str, Basic, "secure crc", "crc or secure, between monitors: always secure here").flags(&["startup"]),
+    opt("ms_mon_service_mode", Str, Basic, "secure crc", "crc or secure, as monitors offer it").flags(&["startup"]).checked(modes).effective(),
+    opt("ms_mon_client_mode", Str, Basic, "secure crc", "crc or secure, as clients ask it of monitors").flags(&["startup"]).checked(modes).effective(),
     opt("auth_cluster_required", Str, Advanced, "cephx", "how daemons prove who they are to each other"),
     opt("auth_service_required", Str, Advanced, "cephx", "how clients prove who they are to daemons"),
     opt("auth_client_required", Str, Advanced, "cephx, none", "how daemons prove who they are to clients"),

@@ -127,6 +127,13 @@ pub struct MonClient {
 }
 
 impl MonClient {
+    /// What sessions that begin from now on are, preferred first: to monitors and the manager, and to others. Empty lists change nothing.
+    pub fn set_modes(&mut self, mon: Vec<u32>, service: Vec<u32>) {
+        let keep = |new: Vec<u32>, old: &mut Vec<u32>| if !new.is_empty() { *old = new };
+        keep(mon, &mut self.config.mon_modes);
+        keep(service, &mut self.config.service_modes);
+    }
+
     /// A client that has not begun; `start` begins. `seed` makes its choices, nonces and challenges: a secret.
     pub fn new(config: MonClientConfig, seed: [u8; 32]) -> Self {
         let cephx = CephxClient::new(config.name.clone(), config.key.clone(), &config.services);

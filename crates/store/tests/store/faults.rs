@@ -302,6 +302,39 @@ fn a_slow_disk_slows_commits_down_not_memory_up() {
 }
 
 #[test]
+fn of_those_who_wait_for_a_slow_disk_the_longest_goes_first() {
+    let config = StoreConfig { deferred_batch_bytes: 64 << 10, deferred_bytes_max: 64 << 10, ..StoreConfig::default() };
+    let (mut d, mut rng) = mounted(16 << 20, config);
+    let flush = |d: &mut Driver| {
+        d.settle();
+        for (id, kind) in d.disk.pending() {
+            if kind == MemIo::KvFlush {
+                d.complete(id);
+            }
+        }
+        d.settle();
+    };
+    for n in 0..16 {
+        d.submit(write(&object(COLL, n), 0, vec![1; 4096])).unwrap();
+    }
+    flush(&mut d);
+    d.committed.clear();
+    let mut other = Transaction::new(COLLS[1]);
+    other.write(&object(COLLS[1], 0), 0, Bytes::from(vec![1; 4096]));
+    let first = d.submit(other).unwrap();
+    let later: Vec<_> = (16..20).map(|n| d.submit(write(&object(COLL, n), 0, vec![1; 4096])).unwrap()).collect();
+    flush(&mut d);
+    assert!(d.committed.is_empty());
+    // Room for one.
+    let (id, _) = *d.disk.pending().iter().find(|(_, kind)| matches!(kind, MemIo::Write(_))).unwrap();
+    d.complete(id);
+    flush(&mut d);
+    assert!(d.committed.contains(&first));
+    d.run(&mut rng);
+    assert!(later.iter().all(|t| d.committed.contains(t)));
+}
+
+#[test]
 fn a_collection_split_off_another_comes_after_what_the_other_did_to_its_objects() {
     let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
     let whole = ShardPgId::whole(types::PgId { pool: types::PoolId(9), seed: 0 });
