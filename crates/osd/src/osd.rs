@@ -355,12 +355,12 @@ impl Osd {
         self.sh.booted
     }
 
-    /// Tells the store how to behave, if maps or options have changed since, or what is known of the device.
     /// An option in force, as text. Panics for one that is not in the table.
     pub fn option(&self, name: &str) -> String {
         self.commands.config.str(name)
     }
 
+    /// Tells the store how to behave, if maps or options have changed since, or what is known of the device.
     pub(crate) fn configure_store(&mut self, disk: &mut dyn Disk) {
         let told = Some((self.maps.epoch(), self.sh.disk_is_slow));
         if self.store_told == told {
