@@ -111,7 +111,7 @@ impl Pg {
             (Some(parts), Ok(attrs)) => {
                 let note = denc::to_bytes(&(stat.size, parts.clone()), 0);
                 txn.touch(&kept);
-                parts.into_iter().for_each(|(off, len)| txn.clone_range(object, &kept, off, len, off));
+                packed(&parts).for_each(|(at, off, len)| txn.clone_range(object, &kept, off, len, at));
                 txn.set_attrs(&kept, attrs.into_iter().chain([(undo::PARTS.into(), note)]).collect());
             }
             _ => txn.clone_obj(object, &kept),
@@ -130,7 +130,7 @@ impl Pg {
             None => txn.clone_obj(kept, object),
             Some(Err(_)) => return false,
             Some(Ok((size, parts))) => {
-                parts.into_iter().for_each(|(off, len)| txn.clone_range(kept, object, off, len, off));
+                packed(&parts).for_each(|(at, off, len)| txn.clone_range(kept, object, at, len, off));
                 txn.truncate(object, size);
                 txn.rm_attrs(object);
                 txn.set_attrs(object, attrs.into_iter().collect());
@@ -216,6 +216,16 @@ impl Pg {
 fn whole_blocks(parts: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
     let around = |(off, len): (u64, u64)| (off / BLOCK * BLOCK, (off + len).next_multiple_of(BLOCK) - off / BLOCK * BLOCK);
     parts.into_iter().map(around).collect()
+}
+
+/// Where parts are kept: one behind the other, for a small object costs the store less than a long one with holes. Of each: its place there, from
+/// where it is, and how much.
+fn packed(parts: &[(u64, u64)]) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
+    parts.iter().scan(0, |end, (off, len)| {
+        let at = *end;
+        *end += len;
+        Some((at, *off, *len))
+    })
 }
 
 /// True for a write to an object that was there before.
