@@ -166,8 +166,9 @@ pub fn compare_copies(cluster: &mut Cluster, acting: &BTreeMap<String, Vec<usize
         let mut s = Store::mount(disk.dev(), disk.kv(), StoreConfig::default(), info.fsid, info.whoami).expect("mounts");
         for (coll, _) in s.collections() {
             for object in s.list(coll, &HObject::min(), &HObject::max(), usize::MAX).expect("a list").0 {
-                // What waits to be settled does not count.
                 if coded.is_some() && undo::is(&object) {
+                    let name = &object.name;
+                    cluster.model.borrow_mut().fault(format!("what was kept of {name} in {} is left on osd.{n} though nobody writes", coll.pg));
                     continue;
                 }
                 let size = s.stat(coll, &object).expect("an object").size;

@@ -94,6 +94,8 @@ pub(crate) struct Pg {
     shards: BTreeMap<OsdId, u8>,
     /// What waits beside objects for their writes to be settled, oldest first.
     undo: VecDeque<(EVersion, HObject)>,
+    /// Other copies have been told in this interval that writes up to here are settled.
+    settled: EVersion,
     gathers: gather::Gathers,
     /// The current interval and those before it that still matter.
     pub walk: Walk,
@@ -165,6 +167,7 @@ impl Pg {
             shard: None,
             shards: BTreeMap::new(),
             undo: VecDeque::new(),
+            settled: EVersion::default(),
             gathers: gather::Gathers::default(),
             walk,
             last_epoch_started: Epoch(0),
@@ -532,6 +535,6 @@ impl Pg {
         self.drop_trims(cx);
         self.strays.clear();
         self.acting_asked = None;
-        self.committed_to = EVersion::default();
+        (self.committed_to, self.settled) = Default::default();
     }
 }

@@ -146,12 +146,14 @@ impl Pg {
         self.undo.drain(..settled).for_each(|(_, kept)| txn.remove(&kept));
     }
 
-    /// With nobody writing, other copies hear that everything is settled.
+    /// With nobody writing, other copies hear that everything is settled; in each interval anew, for they may have missed it, or have kept more
+    /// than we did.
     pub(super) fn settle_idle(&mut self, cx: &mut Cx<'_>) {
         let to = self.committed_to;
-        if self.undo.is_empty() || self.undo.back().is_some_and(|(version, _)| *version > to) {
+        if self.shard.is_none() || self.settled == to || self.undo.back().is_some_and(|(version, _)| *version > to) {
             return;
         }
+        self.settled = to;
         for osd in self.replicas(cx.sh.whoami).collect::<Vec<_>>() {
             cx.send_pg(osd, self.id, self.round(), PgBody::Settled { to }, Durable::Now);
         }
