@@ -155,7 +155,7 @@ test-clients: build
 	tests/clients/generations $(BIN)
 
 bench: build
-	bench/side_by_side.py --bin $(BIN) --peer $(or $(PEER),pacific) $(if $(QUICK),--quick)
+	bench/side_by_side.py --bin $(BIN) --peer $(or $(PEER),pacific) $(if $(QUICK),--quick) $(if $(SECURE),--secure)
 
 # Who gets how much of a slow disk, beside stock Ceph (PEER=none: not); what an OSD learns of disks, beside fio; where database and log had better be.
 bench-qos: build
@@ -167,9 +167,10 @@ bench-capacity: build
 bench-devices: build
 	bench/devices.py --bin $(BIN)
 
-# An erasure-coded pool beside stock Ceph's.
+# An erasure-coded pool beside stock Ceph's; what a client feels of a snapshot, there and in a replicated pool.
 bench-ec: build
 	bench/erasure.py --bin $(BIN) --peer $(or $(PEER),tentacle)
+	bench/snapshots.py --bin $(BIN) --peer $(or $(PEER),tentacle)
 
 # How fast copies come back, and what clients feel of it, beside stock Ceph as it comes and with recovery turned up (QUICK=1: not that).
 bench-recovery: build

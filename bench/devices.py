@@ -4,8 +4,8 @@
     devices.py --bin target/dist/cuttlebone [--repeat 5] [--seconds 8] [--only "4 KiB writes"] [--dir DIR]
 
 Three OSDs each; every data device is held to 75 I/Os a second, every flash to what SATA does (tests/clients/slow_disk.py), with a file system where files are.
-Each load runs --repeat times on each place, in turns; told are means with the half width of their 95% confidence interval, and of each place against the
-first whether there is a difference that this many runs show. Needs root.
+Each load begins when nothing waits for the disk any more, runs once uncounted, for at first writes only have to reach the log, and then --repeat times. Told are
+means with the half width of their 95% confidence interval, and of each place against the first whether there is a difference that this many runs show. Needs root.
 """
 import json, math, os, shutil, statistics, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
@@ -119,6 +119,12 @@ def log_is_apart(cluster):
     """True if the log went where the link says."""
     return json.loads(ceph(cluster, "osd", "metadata", "0"))["bluefs_dedicated_wal"] == "1"
 
+def drain(cluster):
+    """Waits until nothing is left that is written to its place later."""
+    waiting = lambda n: json.loads(ceph(cluster, "tell", "osd.%d" % n, "dump_mempools"))["mempool"]["by_pool"]["bluestore_writing_deferred"]["bytes"]
+    while any(waiting(n) for n in range(3)):
+        time.sleep(1)
+
 def measure(a, base, results):
     for at, place in enumerate(PLACES):
         home = "%s/%d" % (base, at)
@@ -135,6 +141,8 @@ def measure(a, base, results):
             for load, begin in LOADS.items():
                 if a.only and a.only not in load:
                     continue
+                drain(cluster)
+                output(begin(cluster, a.seconds))
                 for _ in range(a.repeat):
                     row = json.loads(output(begin(cluster, a.seconds)))
                     results.setdefault(load, {}).setdefault(place, []).append(row)

@@ -19,8 +19,9 @@ signal.signal(signal.SIGINT, lambda *_: stop.append(1))
 begin = time.monotonic(); asked = 0
 while time.monotonic() < begin + seconds and not stop:
     due = begin + asked / rate if rate else None
-    if due and due > time.monotonic():
-        time.sleep(min(due - time.monotonic(), 0.02)); continue
+    early = due - time.monotonic() if due else 0
+    if early > 0:
+        time.sleep(min(early, 0.02)); continue
     if not slots.acquire(timeout=1):
         continue
     asked += 1
