@@ -12,9 +12,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::map::OsdMap;
 use types::msg::Message;
-use types::msg::internal::{ConfigInForce, MgrStats};
+use types::msg::internal::{ConfigInForce, MgrStats, OsdYield};
 use types::msg::{MMgrClose, MMgrOpen, MMgrReport};
 use types::{EntityInst, EntityName, Mono, Now, OsdId};
+
+/// OSDs yield for so long after they were last told to.
+const YIELD_SECONDS: u32 = 10;
 
 /// Options the manager goes by.
 #[derive(Debug, Clone, PartialEq)]
@@ -208,6 +211,8 @@ impl Mgr {
     pub fn handle_tick(&mut self, now: Now) {
         self.rates.sample(now.mono, &self.pgs, self.osdmap.pools.keys().copied());
         self.progress.handle_tick(now, &self.pgs);
+        let seconds = YIELD_SECONDS;
+        self.orders.extend(self.pgs.parents.to_yield(now.mono).into_iter().map(|osd| (osd, OsdYield { seconds }.into())));
     }
 
     /// True once there is a map to speak of: a manager is available from then on.

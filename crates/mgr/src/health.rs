@@ -6,6 +6,7 @@
 //! Upstream: PGMap::get_health_checks in src/mon/PGMap.cc; SLOW_OPS in src/mgr/DaemonServer.cc.
 
 use crate::core::MgrSettings;
+use crate::parents::Limit;
 use crate::pgmap::PgMap;
 use admin::health::{HealthMap, Severity};
 use admin::human::age_between;
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use types::map::{OsdMap, PgPool};
 use types::msg::internal::SlowOps;
 use types::pg::{PgState, PgStat};
-use types::{Now, PgId, Utime};
+use types::{Now, OsdId, PgId, Utime};
 
 /// What follows from a state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -127,7 +128,9 @@ pub fn checks(now: Now, settings: &MgrSettings, map: &OsdMap, pgs: &PgMap) -> He
     scrub_checks(now, settings, pgs, &mut out);
     repair_checks(settings, map, pgs, &mut out);
     slow_ops(pgs, &mut out);
-    alerts(pgs, &mut out);
+    let limits = pgs.parents.limits(now.mono);
+    alerts(pgs, &limits, &mut out);
+    controllers(&limits, &mut out);
     quota_checks(settings, map, pgs, &mut out);
     crate::autoscale::checks(settings, map, pgs, &mut out);
     if settings.warn_on_pool_no_app {
@@ -248,11 +251,12 @@ fn slow_ops(pgs: &PgMap, out: &mut HealthMap) {
 }
 
 /// What OSDs' stores complain of, by name.
-fn alerts(pgs: &PgMap, out: &mut HealthMap) {
+fn alerts(pgs: &PgMap, limits: &[Limit], out: &mut HealthMap) {
     let mut by_name: BTreeMap<&String, Vec<String>> = BTreeMap::new();
     for (osd, report) in &pgs.osds {
         for (name, text) in report.stat.alerts.values().flatten() {
-            by_name.entry(name).or_default().push(format!("osd.{osd} {text}"));
+            let shared = if name == "OSD_CAPACITY_MISMATCH" { shared_with(*osd, limits) } else { String::new() };
+            by_name.entry(name).or_default().push(format!("osd.{osd} {text}{shared}"));
         }
     }
     for (name, detail) in by_name {
@@ -264,6 +268,21 @@ fn alerts(pgs: &PgMap, out: &mut HealthMap) {
             other => format!("reported {}", other.to_lowercase().replace('_', " ")),
         };
         out.add(name, Severity::Warn, format!("{} OSD(s) {title}", detail.len()), detail.len() as i64, detail);
+    }
+}
+
+/// Whom an OSD's device is held back by.
+fn shared_with(osd: OsdId, limits: &[Limit]) -> String {
+    let of = |l: &Limit| format!("; it shares {} with {}: {}", l.parent, Limit::names(l.osds.iter().copied().filter(|o| *o != osd)), l.figures());
+    limits.iter().filter(|l| l.osds.contains(&osd)).map(of).collect()
+}
+
+/// Disks that hold each other back, each of which could do more.
+fn controllers(limits: &[Limit], out: &mut HealthMap) {
+    let of = |l: &Limit| format!("{} of host {} has {}: {}", l.parent, l.host, Limit::names(l.osds.iter().copied()), l.figures());
+    let detail: Vec<String> = limits.iter().filter(|l| l.is_controller).map(of).collect();
+    if !detail.is_empty() {
+        out.add("OSD_SHARED_CONTROLLER", Severity::Warn, format!("{} controller(s) hold back the disks behind them", detail.len()), detail.len() as i64, detail);
     }
 }
 

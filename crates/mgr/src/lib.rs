@@ -13,6 +13,7 @@ mod commands;
 mod core;
 mod digest;
 mod health;
+mod parents;
 mod pgmap;
 mod progress;
 mod rates;

@@ -4,6 +4,7 @@
 //! Holds: exactly the PGs of the newest map are listed; a report older than the one at hand changes nothing.
 //! Upstream: src/mon/PGMap.{h,cc} (PGMap, PGMapUpdater).
 
+use crate::parents::Parents;
 use std::collections::{BTreeMap, BTreeSet};
 use types::map::OsdMap;
 use types::msg::internal::{ConfigInForce, MgrStats, PerfValue, SlowOps};
@@ -51,6 +52,7 @@ pub struct PgMap {
     pub first_epoch: Epoch,
     pub pgs: BTreeMap<PgId, PgStat>,
     pub osds: BTreeMap<OsdId, OsdReport>,
+    pub(crate) parents: Parents,
 }
 
 impl PgMap {
@@ -66,6 +68,7 @@ impl PgMap {
             self.pgs.entry(pg).or_insert_with(|| unknown_pg(map, pg));
         }
         self.osds.retain(|osd, _| map.exists(*osd));
+        self.parents.retain(|osd| map.exists(osd));
         for stat in self.pgs.values_mut().filter(|s| s.state != PgState::UNKNOWN) {
             let stale = !map.is_up(stat.acting_primary);
             if stale && !stat.state.has(PgState::STALE) {
@@ -84,6 +87,7 @@ impl PgMap {
         for (pg, stat) in stats.pgs {
             self.take_pg(map, pg, stat);
         }
+        self.parents.take(now.mono, stats.osd, stats.device);
         let before = self.osds.remove(&stats.osd);
         let perf_before = before.as_ref().map(|b| (b.at, b.perf.clone()));
         let config = stats.config.or(before.map(|b| b.config)).unwrap_or_default();

@@ -99,6 +99,7 @@ fn report(osd: i32) -> MgrStats {
         perf: BTreeMap::new(),
         slow_ops: SlowOps::default(),
         config: None,
+        device: Default::default(),
     }
 }
 

@@ -284,12 +284,16 @@ impl MgrNode {
         }
         self.mgr.set_connected(self.osds.keys().copied().collect());
         let reply = self.mgr.run(now, &command, &args);
+        self.send_orders(now);
+        reply
+    }
+
+    fn send_orders(&mut self, now: Now) {
         for (osd, order) in self.mgr.take_orders() {
             if let Some(conn) = self.osds.get(&osd) {
                 self.endpoint.send(now, *conn, order.to_raw(features::SUPPORTED));
             }
         }
-        reply
     }
 
     /// Answers a command, when the monitors have done what it comes to.
@@ -361,6 +365,7 @@ impl MgrNode {
         if now.mono >= self.next_tick {
             self.next_tick = now.mono + self.tick;
             self.mgr.handle_tick(now);
+            self.send_orders(now);
             self.adjust_pgs(now);
             self.look_after_pools(now);
             self.send_beacon(now);

@@ -262,6 +262,7 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
             None if self.mgr.as_ref().is_some_and(|(_, c)| *c == conn) => {
                 match msg {
                     Message::OsdScrub(order) => self.osd.handle_scrub_order(&order),
+                    Message::OsdYield(order) => self.osd.handle_yield(now, &order),
                     Message::OsdForceRecovery(order) => {
                         self.osd.handle_force_order(now, &mut self.store, &order, &mut self.effects);
                     }

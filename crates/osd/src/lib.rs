@@ -11,6 +11,7 @@
 mod capacity;
 pub mod cls;
 mod command;
+mod device_report;
 pub mod disk;
 mod effects;
 mod felt;

@@ -77,6 +77,9 @@ pub struct Osd {
     /// The plan that the store has been told of.
     pub(crate) memory_told: Option<crate::memory::Plan>,
     pub(crate) capacity: crate::capacity::Capacity,
+    pub(crate) device_busy: crate::device_report::Busy,
+    /// Until then background work leaves the device to clients of its neighbours.
+    pub(crate) yields_until: Mono,
     pub(crate) promise: crate::report::Promise,
     waiting: VecDeque<Waiting>,
     pub(crate) intake: Intake,
@@ -193,6 +196,8 @@ impl Osd {
             memory,
             memory_told: None,
             capacity: Default::default(),
+            device_busy: Default::default(),
+            yields_until: Mono(0),
             promise: Default::default(),
             waiting: VecDeque::new(),
             intake: Intake::default(),

@@ -8,7 +8,7 @@ use qos::{Class, Io};
 use store::KvSpace;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
-use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdCapacity, OsdForceRecovery, OsdMarkMeDown, OsdScrub};
+use types::msg::internal::{MgrStats, OsdBeacon, OsdBoot, OsdCapacity, OsdForceRecovery, OsdMarkMeDown, OsdScrub, OsdYield};
 use types::msg::internal_osd::OsdPing;
 use store::Compressed;
 use store::Memory;
@@ -175,7 +175,8 @@ impl Osd {
         }
         self.clock.next_tick = now.mono + TICK;
         self.intake.handle_tick(now.mono);
-        for (class, share) in Class::ALL.into_iter().zip(self.sh.shares) {
+        let yields = now.mono < self.yields_until;
+        for (class, share) in Class::ALL.into_iter().zip(crate::shares::beside_clients(self.sh.shares, yields)) {
             disk.set_share(now, class, share);
         }
         self.look_at_device(now, disk, fx);
@@ -280,6 +281,11 @@ impl Osd {
         self.loop_back(now, disk, fx);
     }
 
+    /// Clients of neighbours of our device wait for it.
+    pub fn handle_yield(&mut self, now: Now, order: &OsdYield) {
+        self.yields_until = now.mono + Duration::from_secs(order.seconds.into());
+    }
+
     /// There is a manager who knows nothing of us yet.
     pub fn handle_manager(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
         if self.sh.booted {
@@ -362,6 +368,7 @@ impl Osd {
         };
         let mut perf = BTreeMap::new();
         self.sh.perf.0.report(&mut perf);
+        let device = self.device_busy.report(now.mono, &self.config.metadata, disk.device(), &disk.device_use());
         MgrStats {
             osd: me,
             fsid: self.config.fsid,
@@ -372,6 +379,7 @@ impl Osd {
             perf,
             slow_ops: self.slow_ops(now),
             config: Some(self.commands.config_in_force()),
+            device,
         }
     }
 }

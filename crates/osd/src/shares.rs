@@ -15,6 +15,17 @@ pub(crate) fn shares(config: &ConfigValues) -> [Share; 3] {
     })
 }
 
+/// The same while clients of devices that share a controller or a disk with ours wait for it, if so: background work gets no more of our
+/// device than clients are not promised of it, whether ours want it or not.
+pub(crate) fn beside_clients(mut shares: [Share; 3], yields: bool) -> [Share; 3] {
+    let left = 1000 - shares[Class::Client as usize].reservation.min(1000);
+    for class in [Class::Recovery, Class::BestEffort].into_iter().filter(|_| yields && left < 1000) {
+        let share = &mut shares[class as usize];
+        share.limit = Some(share.limit.unwrap_or(1000).min(left.max(share.reservation)).max(50));
+    }
+    shares
+}
+
 /// Fractions of the device; a limit of 0 is none.
 fn custom(config: &ConfigValues, class: Class) -> Share {
     let (reservation, weight, limit) = match class {
@@ -67,6 +78,16 @@ mod tests {
         assert_eq!(high, [percent(60, 2, None), percent(40, 1, None), percent(0, 1, Some(70))]);
         let high = with(&[("osd_mclock_profile", "high_recovery_ops")]);
         assert_eq!(high, [percent(30, 1, None), percent(70, 2, None), percent(0, 1, None)]);
+    }
+
+    #[test]
+    fn beside_clients_of_neighbours_background_work_has_what_is_left() {
+        let limits = |shares: [Share; 3]| shares.map(|s| s.limit);
+        assert_eq!(limits(beside_clients(with(&[]), true)), [None, Some(500), Some(500)]);
+        assert_eq!(limits(beside_clients(with(&[]), false)), [None, None, Some(900)]);
+        let high = with(&[("osd_mclock_profile", "high_recovery_ops")]);
+        assert_eq!(limits(beside_clients(high, true)), [None, Some(700), Some(700)]);
+        assert_eq!(limits(beside_clients(with(&[("osd_op_queue", "wpq")]), true)), [None, None, None]);
     }
 
     #[test]

@@ -113,7 +113,7 @@ message! {
 }
 message! {
     /// An OSD's figures, every period. Per-PG statistics come from the primary.
-    MgrStats = 0x7010, v 1, c 1, p 127 {
+    MgrStats = 0x7010, v 2, c 1, p 127 {
         osd: OsdId,
         fsid: Uuid,
         epoch: Epoch,
@@ -125,6 +125,7 @@ message! {
         slow_ops: SlowOps,
         /// Every option whose value is not the default; absent when unchanged since the last report.
         config: Option<BTreeMap<String, ConfigInForce>>,
+        device: DeviceReport = since 2,
     }
 }
 message! {
@@ -202,6 +203,12 @@ message! {
     OsdForceRecovery = 0x7015, v 1, c 1, p 127 { pgs: Vec<PgId>, backfill: bool, cancel: bool, }
 }
 
+message! {
+    /// Clients of devices that have a controller, or a disk, in common with the OSD's are held back by it: for some seconds it gives background
+    /// work no more of its device than clients are not promised. From the manager, again and again while it is so.
+    OsdYield = 0x7016, v 1, c 1, p 127 { seconds: u32, }
+}
+
 /// What a report says of its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum FailureKind {
@@ -236,6 +243,26 @@ pub struct SlowOps {
     /// How many of them wait for what.
     #[denc(since = 2)]
     pub stages: BTreeMap<String, u32>,
+}
+
+/// What an OSD has learned of its data device.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
+#[denc(v = 1, compat = 1)]
+pub struct DeviceReport {
+    /// The node that has it.
+    pub host: String,
+    /// What other devices may have a part in, too, the nearest first: `disk sda`, `controller 0000:00:14.0`.
+    pub parents: Vec<String>,
+    /// Thousandths of the last seconds in which it was busy; absent while figures are guesses.
+    pub busy: Option<u16>,
+    /// Of that, what clients had.
+    pub clients: u16,
+    /// I/Os of 4 KiB in a second.
+    pub read_iops: u64,
+    pub write_iops: u64,
+    /// Bytes in a second, 4 MiB at a time.
+    pub read_bytes: u64,
+    pub write_bytes: u64,
 }
 
 /// An option's value and where it comes from: `file`, `mon`, `override`, `cmdline`, ...
@@ -292,6 +319,7 @@ mod tests {
             perf: BTreeMap::from([("osd.op".into(), PerfValue::Avg { count: 1, sum: 2 })]),
             slow_ops: SlowOps::default(),
             config: Some(BTreeMap::from([("osd_max_backfills".into(), ConfigInForce::default())])),
+            device: DeviceReport { host: "n1".into(), parents: vec!["disk sda".into()], busy: Some(900), ..DeviceReport::default() },
         });
         round_trip(&MgrDigest {
             epoch: Epoch(3),
