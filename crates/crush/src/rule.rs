@@ -101,6 +101,20 @@ impl CrushMap {
         Ok(())
     }
 
+    /// Lets a rule that chooses OSDs, wherever they are, choose one in each `failure_domain` instead.
+    pub fn set_failure_domain(&mut self, number: u32, failure_domain: &str) -> Result<()> {
+        let kind = self.type_id(failure_domain).ok_or_else(|| CrushError::UnknownFailureDomain(failure_domain.to_owned()))?;
+        let rule = self.rules.get_mut(number as usize).and_then(Option::as_mut);
+        for step in &mut rule.ok_or_else(|| CrushError::NoRule(number.to_string()))?.steps {
+            *step = match step.op() {
+                Some(Op::ChooseFirstn) if step.arg2 == 0 => Step::new(Op::ChooseleafFirstn, step.arg1, kind),
+                Some(Op::ChooseIndep) if step.arg2 == 0 => Step::new(Op::ChooseleafIndep, step.arg1, kind),
+                _ => continue,
+            };
+        }
+        Ok(())
+    }
+
     /// What a rule's last step chooses from: the type of bucket of which each copy or chunk has one of its own. `None` if it chooses
     /// nothing, or a type without a name.
     pub fn rule_failure_domain(&self, number: u32) -> Option<&str> {

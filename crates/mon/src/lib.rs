@@ -23,6 +23,7 @@ mod osds;
 mod placement;
 mod pool_ops;
 mod proxy;
+mod raise;
 mod publish;
 pub mod raft;
 pub mod recover;

@@ -122,6 +122,7 @@ pub struct Mon<K: Kv> {
     pub(crate) peer_keys: PeerKeys,
     pub(crate) members: Members,
     pub(crate) keep: crate::keep::Keep,
+    pub(crate) raise: crate::raise::Raise,
     /// Inputs that came while nobody was known to serve.
     waiting: Vec<Waiting>,
     outbox: VecDeque<Waits>,
@@ -187,6 +188,7 @@ impl<K: Kv> Mon<K> {
             peer_keys,
             members,
             keep: Default::default(),
+            raise: Default::default(),
             waiting: Vec::new(),
             outbox: VecDeque::new(),
             effects: VecDeque::new(),

@@ -22,6 +22,7 @@ pub fn run<K: Kv>(mon: &mut Mon<K>, now: Now) {
     mon.tick_osds(now);
     mon.tick_clocks(now);
     follow_usage(mon);
+    crate::raise::tick(mon, now);
     health::tick(mon, now);
     mon.tick_keep(now);
 }

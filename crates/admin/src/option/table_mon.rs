@@ -22,6 +22,9 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("mon_osd_full_ratio", Float, Advanced, "0.95", "how full an OSD may be before writes stop, when the cluster is created").flags(&["no_mon_update", "cluster_create"]),
     opt("mon_osd_backfillfull_ratio", Float, Advanced, "0.9", "how full before it takes no backfill").flags(&["no_mon_update", "cluster_create"]),
     opt("mon_osd_nearfull_ratio", Float, Advanced, "0.85", "how full before a warning").flags(&["no_mon_update", "cluster_create"]),
+    opt("mon_crush_raise_rule", Bool, Advanced, "true", "spread the first rule's copies over hosts as soon as there are enough of them")
+        .of(&["mon"]).runtime().effective(),
+    opt("mon_crush_raise_rule_after", Secs, Advanced, "300", "seconds between saying so and doing so").of(&["mon"]).runtime().effective(),
     opt("mon_osd_down_out_interval", Int, Advanced, "600", "seconds until an OSD that is down is marked out; 0 for never").of(&["mon"]).runtime().effective(),
     opt("mon_osd_down_out_subtree_limit", Str, Advanced, "rack", "the smallest CRUSH type of which a whole bucket is not marked out").of(&["mon"]).runtime().effective(),
     opt("mon_osd_min_down_reporters", Uint, Advanced, "2", "how many reporters it takes to mark an OSD down").of(&["mon"]).runtime().effective(),

@@ -1,9 +1,12 @@
 //! Exceptions from CRUSH's choice, device classes, new CRUSH maps, and pools that are to be large.
 
 use crate::lab::{ADMIN, Lab};
-use crate::three;
+use crate::{digest, manager, three};
 use serde_json::{Value, json};
 use std::time::Duration;
+use types::msg::internal::MgrDigest;
+use types::pg::{OsdStat, PgState, PoolDigest, StoreStatfs};
+use types::{OsdId, PoolId};
 
 fn with_pool() -> Lab {
     let mut lab = three();
@@ -111,4 +114,68 @@ fn a_crush_map_with_which_a_pool_finds_nothing_is_not_taken() {
     assert!(result == -22 && status.starts_with("crush smoke test failed with -22: rule 0 finds 0 OSDs at most for pool 1"), "{status}");
     map.rules[0] = None;
     assert_eq!(set(&mut lab, &map), (-22, "pool 1 references crush_rule 0 but it is not present".into()));
+}
+
+/// A cluster of one host to which two come, with a pool of three copies, and a manager that says how it is.
+fn on_three_hosts(state: PgState, osd_bytes: u64) -> Lab {
+    let mut lab = three();
+    lab.ok(json!({"prefix": "osd pool create", "pool": "p", "pg_num": 8}));
+    let mgr = manager(&mut lab);
+    lab.ok(json!({"prefix": "config set", "who": "mon", "name": "mon_crush_raise_rule_after", "value": "10"}));
+    for (osd, host) in [(3, "h2"), (4, "h3")] {
+        lab.osds.0 = host;
+        lab.add_osd(osd);
+    }
+    let mut pool = PoolDigest { raw_used_rate: 3.0, ..PoolDigest::default() };
+    pool.stat.stats.sum.num_bytes = 1 << 30;
+    let stat = OsdStat { statfs: StoreStatfs { total: osd_bytes, available: osd_bytes, ..Default::default() }, ..Default::default() };
+    let said = MgrDigest { pgs_by_state: [(state.0, 8)].into(), pools: [(PoolId(1), pool)].into(), osds: (0..5).map(|o| (OsdId(o), stat.clone())).collect(), ..digest(&lab) };
+    lab.say(mgr, said);
+    lab
+}
+
+fn first_rule(lab: &mut Lab) -> Value {
+    lab.json(json!({"prefix": "osd crush rule dump", "name": "replicated_rule"}))["steps"][1].clone()
+}
+
+const CLEAN: PgState = PgState(PgState::ACTIVE.0 | PgState::CLEAN.0);
+
+#[test]
+fn the_first_rule_is_raised_to_hosts_when_it_has_been_said() {
+    let mut lab = on_three_hosts(CLEAN, 10 << 30);
+    lab.pass(Duration::from_secs(2));
+    let said = lab.ok(json!({"prefix": "log last", "num": 20})).out;
+    assert!(said.contains("will spread copies over hosts instead of OSDs in 10 seconds, for there are enough of them (h1, h2, h3)"), "{said}");
+    lab.pass(Duration::from_secs(7));
+    assert_eq!(first_rule(&mut lab), json!({"op": "choose_firstn", "num": 0, "type": "osd"}));
+    lab.pass(Duration::from_secs(3));
+    assert_eq!(first_rule(&mut lab), json!({"op": "chooseleaf_firstn", "num": 0, "type": "host"}));
+    for seed in 0..8 {
+        let up = lab.json(json!({"prefix": "pg map", "pgid": format!("1.{seed}")}))["up"].clone();
+        assert!(up.as_array().unwrap().iter().filter(|osd| osd.as_i64().unwrap() < 3).count() == 1, "1.{seed} {up}");
+    }
+    let said = lab.ok(json!({"prefix": "log last", "num": 20})).out;
+    assert!(said.contains("spreads copies over hosts from now on") && said.matches("copies of placement groups").count() == 2, "{said}");
+}
+
+#[test]
+fn the_first_rule_stays_where_something_speaks_against_hosts() {
+    type Against = fn(&mut Lab);
+    let against: [(&str, PgState, u64, Against); 6] = [
+        ("pinned", CLEAN, 10 << 30, |lab| drop(lab.ok(json!({"prefix": "config set", "who": "mon", "name": "mon_crush_raise_rule", "value": "false"})))),
+        ("degraded", PgState(CLEAN.0 | PgState::DEGRADED.0), 10 << 30, |_| ()),
+        ("no room on the hosts that came", CLEAN, 1 << 30, |_| ()),
+        ("a host that left", CLEAN, 10 << 30, |lab| drop(lab.ok(json!({"prefix": "osd out", "ids": ["4"]})))),
+        ("a pool of four copies", CLEAN, 10 << 30, |lab| drop(lab.ok(json!({"prefix": "osd pool set", "pool": "p", "var": "size", "val": "4"})))),
+        ("an operator's rule", CLEAN, 10 << 30, |lab| {
+            lab.ok(json!({"prefix": "osd crush rule rename", "srcname": "replicated_rule", "dstname": "mine"}));
+            lab.ok(json!({"prefix": "osd crush rule create-replicated", "name": "replicated_rule", "root": "default", "type": "osd", "class": "ssd"}));
+        }),
+    ];
+    for (why, state, bytes, act) in against {
+        let mut lab = on_three_hosts(state, bytes);
+        act(&mut lab);
+        lab.pass(Duration::from_secs(25));
+        assert_eq!(first_rule(&mut lab)["op"], "choose_firstn", "{why}");
+    }
 }
