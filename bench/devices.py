@@ -120,10 +120,12 @@ def log_is_apart(cluster):
     return json.loads(ceph(cluster, "osd", "metadata", "0"))["bluefs_dedicated_wal"] == "1"
 
 def drain(cluster):
-    """Waits until nothing is left that is written to its place later."""
-    waiting = lambda n: json.loads(ceph(cluster, "tell", "osd.%d" % n, "dump_mempools"))["mempool"]["by_pool"]["bluestore_writing_deferred"]["bytes"]
-    while any(waiting(n) for n in range(3)):
-        time.sleep(1)
+    """Waits until what is written to its place later gets no less: a batch that is not full stays."""
+    waiting = lambda: [json.loads(ceph(cluster, "tell", "osd.%d" % n, "dump_mempools"))["mempool"]["by_pool"]["bluestore_writing_deferred"]["bytes"] for n in range(3)]
+    before, now = None, waiting()
+    while now != before:
+        time.sleep(5)
+        before, now = now, waiting()
 
 def measure(a, base, results):
     for at, place in enumerate(PLACES):

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Follows "Replace a disk" and "Replace a node" of docs/operations.md, command by command, while a stock client writes: a disk where
-there is no other place for its copies, one that still works, one that is dead, then a whole node for another. At the end every object reads as it was written, and nothing of
+there is no other place for its copies, one that still works, one that is dead, two by one command, then a whole node for another. At the end every object reads as it was written, and nothing of
 the old node is left in the map.
 
     replace.py -c DIR/ceph.conf --bin BINARY
@@ -113,6 +113,24 @@ def replace_in_place(o):
     now = o.osds()[2]
     check(now["up"] and now["in"] and now["uuid"] != before["uuid"], now)
 
+def replace_by_command(o, osd, how, size):
+    """cuttlebone osd replace"""
+    before, weight = o.osds()[osd], lambda: next(n for n in o.client.json("osd", "tree")["nodes"] if n["id"] == osd)
+    new = "%s/new.%d.%s" % (o.dir, osd, how)
+    run = lambda *words: subprocess.run([o.bin, "osd", "replace", str(osd), "--data", new, "--size", size, "-c", o.conf, *words], capture_output=True, text=True)
+    p = run()
+    check(p.returncode and "pgs currently mapped" in p.stderr and "--drain" in p.stderr, p)
+    equal(o.osds()[osd]["uuid"], before["uuid"], "uuid after a refusal")
+    was = weight()
+    p = run("--" + how)
+    check(p.returncode == 0, p)
+    now = o.osds()[osd]
+    check(now["up"] and now["in"] and now["uuid"] != before["uuid"], now)
+    equal(os.path.realpath(o.home(osd) + "/block"), os.path.realpath(new), "where its data is")
+    equal(weight()["device_class"], was["device_class"], "class")
+    equal(round(weight()["crush_weight"], 3), round(int(size[:-1]) / 1024, 3), "weight by its new size")
+    o.await_clean()
+
 def replace_disks(o):
     before = o.osds()
     check(not o.is_safe(2), "safe to destroy while it has data")
@@ -162,15 +180,17 @@ def main():
     writer = Writer(a.conf)
     writer.start()
     replace_in_place(o)
+    replace_by_command(o, 0, "now", "12G")
     # Two copies, so that two of three OSDs are enough for them.
     o.ceph("osd pool set kill size 2")
     o.await_clean()
     replace_disks(o)
+    replace_by_command(o, 2, "drain", "8G")
     replace_node(o)
     puts = writer.finish()
     read = finish(bench(client, "600", "seq", "-t", "16"), "rados bench seq")
     equal(read["Total reads made"], wrote["Total writes made"], "objects read")
-    print("three disks and a node replaced: %s objects and %d written meanwhile read as they were written; the longest write took %.1f s" % (
+    print("five disks and a node replaced: %s objects and %d written meanwhile read as they were written; the longest write took %.1f s" % (
         wrote["Total writes made"], puts, writer.longest))
     client.close()
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use types::{AddrKind, AddrVec, EntityAddr, EntityKind, EntityName};
 use uuid::Uuid;
 
-const DEFAULT_CONF: &str = "/etc/ceph/ceph.conf";
+pub const DEFAULT_CONF: &str = "/etc/ceph/ceph.conf";
 const PORT_MSGR2: u16 = 3300;
 const PORT_LEGACY: u16 = 6789;
 

@@ -9,6 +9,7 @@ mod facts;
 pub mod list;
 mod migrate;
 pub mod place;
+mod replace;
 mod told;
 pub mod zap;
 
@@ -46,6 +47,7 @@ pub fn main(called: &str, args: &[String]) -> Result<ExitCode> {
             "list" => return list::main(rest),
             "zap" => return zap::main(rest),
             "migrate" => return migrate::main(rest),
+            "replace" => return replace::main(rest),
             _ => {}
         }
     }
@@ -143,6 +145,7 @@ Other words instead of flags, each with --help:
   create                 makes a new OSD of a running cluster, on devices or files
   list, zap              which OSDs this machine has; takes away what is on a device
   migrate                moves the database or the journal of an OSD that is stopped
+  replace                gives an OSD a new device, under its number
 "
     }
 }

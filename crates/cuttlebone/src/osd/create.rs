@@ -85,7 +85,7 @@ pub fn main(words: &[String]) -> Result<ExitCode> {
 }
 
 /// Where everything goes.
-struct Places {
+pub struct Places {
     data: PathBuf,
     db: Option<DbPlace>,
     /// The journal's, once the number is known.
@@ -94,7 +94,7 @@ struct Places {
 
 /// Makes an OSD, and returns its number.
 pub fn create(args: &CreateArgs) -> Result<i32> {
-    let places = look(args)?;
+    let places = look(args, &[])?;
     let admin = AdminClient::connect_with(&registrar(args)?, PATIENCE)?;
     let uuid = args.osd_fsid.unwrap_or_else(Uuid::new_v4);
     let key = CryptoKey::generate(KeyKind::Aes, io::Clock::new().now().wall, &mut ChaCha8Rng::from_seed(random_seed())).to_string();
@@ -110,15 +110,15 @@ pub fn create(args: &CreateArgs) -> Result<i32> {
     Ok(id)
 }
 
-/// That everything is there, is free, and has nothing on it that would be lost.
-fn look(args: &CreateArgs) -> Result<Places> {
+/// That everything is there, is free, and has nothing on it that would be lost. `given_up`: what an OSD has that is to go; that may be in use.
+pub fn look(args: &CreateArgs, given_up: &[PathBuf]) -> Result<Places> {
     let data = absolute(&devices::named(&args.data))?;
     ensure!(!data.is_dir(), "{} is a directory: --data wants a device, or a file, which is made", data.display());
     ensure!(args.size.is_none() || !devices::is_device(&data), "--size is for a file; {} is a device", data.display());
     let db = args.db.as_deref().map(DbPlace::of).transpose()?;
     let wal = args.wal.as_deref().map(devices::named);
     let used: Vec<&Path> = [Some(data.as_path()), db.as_ref().and_then(DbPlace::device), wal.as_deref()].into_iter().flatten().collect();
-    for path in used.iter().filter(|p| p.exists() && !p.is_dir()) {
+    for path in used.iter().filter(|p| p.exists() && !p.is_dir() && !is_one_of(p, given_up)) {
         devices::check_free(path)?;
         let what = match devices::content(path)? {
             Content::Nothing => continue,
@@ -131,6 +131,11 @@ fn look(args: &CreateArgs) -> Result<Places> {
     let real: Vec<_> = used.iter().filter_map(|p| fs::canonicalize(p).ok()).filter(|p| !p.is_dir()).collect();
     ensure!((1..real.len()).all(|i| !real[..i].contains(&real[i])), "the same device or file is named twice");
     Ok(Places { data, db, wal: args.wal.clone() })
+}
+
+/// The same file or device, whatever it is called.
+fn is_one_of(path: &Path, others: &[PathBuf]) -> bool {
+    fs::canonicalize(path).is_ok_and(|real| others.iter().any(|other| fs::canonicalize(other).is_ok_and(|o| o == real)))
 }
 
 /// Who may register OSDs: client.bootstrap-osd, or client.admin.

@@ -53,24 +53,47 @@ pub fn zap(args: &ZapArgs) -> Result<Vec<PathBuf>> {
         return Ok(paths);
     }
     let osd = which(args)?;
+    let (wiped, failed) = wipe_parts(&osd)?;
+    if let Some(error) = failed.into_iter().next() {
+        return Err(error);
+    }
+    remove_home(&osd, args.destroy)?;
+    Ok(wiped)
+}
+
+/// Takes away all that an OSD has here, its directory too, and returns what could not be: a disk that is dead.
+pub fn clear(osd: &Found) -> Result<Vec<anyhow::Error>> {
+    let (_, failed) = wipe_parts(osd)?;
+    remove_home(osd, true)?;
+    Ok(failed)
+}
+
+/// Which of its parts are empty now, and which could not be emptied.
+fn wipe_parts(osd: &Found) -> Result<(Vec<PathBuf>, Vec<anyhow::Error>)> {
     ensure!(!osd.is_running(), "osd.{} runs: stop it first", osd.home.id);
     if is_mounted(&osd.home.path(DB_MOUNT))? {
         unmount(&osd.home.path(DB_MOUNT))?;
     }
-    let mut wiped = Vec::new();
+    let (mut wiped, mut failed) = (Vec::new(), Vec::new());
     for part in osd.parts().into_iter().filter(|p| p.path.exists() && !p.path.is_dir()) {
-        devices::wipe(&part.path)?;
-        wiped.push(part.path);
+        match devices::wipe(&part.path) {
+            Ok(()) => wiped.push(part.path),
+            Err(error) => failed.push(error),
+        }
     }
+    Ok((wiped, failed))
+}
+
+fn remove_home(osd: &Found, destroy: bool) -> Result<()> {
     let ready = osd.home.path("ready");
     if ready.exists() {
         fs::remove_file(ready)?;
     }
-    remove_parts(&osd.home, args.destroy)?;
-    if args.destroy {
+    remove_parts(&osd.home, destroy)?;
+    if destroy {
         fs::remove_dir_all(&osd.home.dir).with_context(|| format!("removing {}", osd.home.dir.display()))?;
     }
-    Ok(wiped)
+    Ok(())
 }
 
 fn which(args: &ZapArgs) -> Result<Found> {
