@@ -15,6 +15,8 @@ from side_by_side import arguments
 from slow_disk import SlowDisk, lacks
 
 POOL, COLD = "p", 400
+# Bytes that an OSD keeps until they are worth a flush.
+BATCH = 4 << 20
 # Sets ten omap keys of objects at random: CONF POOL DEPTH SECONDS.
 OMAP = """
 import json, random, sys, threading, time, rados
@@ -120,12 +122,11 @@ def log_is_apart(cluster):
     return json.loads(ceph(cluster, "osd", "metadata", "0"))["bluefs_dedicated_wal"] == "1"
 
 def drain(cluster):
-    """Waits until what is written to its place later gets no less: a batch that is not full stays."""
-    waiting = lambda: [json.loads(ceph(cluster, "tell", "osd.%d" % n, "dump_mempools"))["mempool"]["by_pool"]["bluestore_writing_deferred"]["bytes"] for n in range(3)]
-    before, now = None, waiting()
-    while now != before:
-        time.sleep(5)
-        before, now = now, waiting()
+    """Waits until no more is left to be written to its place later than what stays for a batch."""
+    throttle = "throttle-bluestore_throttle_deferred_bytes"
+    waiting = lambda n: json.loads(ceph(cluster, "tell", "osd.%d" % n, "perf", "dump", throttle))[throttle]["val"]
+    while any(waiting(n) > BATCH for n in range(3)):
+        time.sleep(1)
 
 def measure(a, base, results):
     for at, place in enumerate(PLACES):
