@@ -96,16 +96,19 @@ impl CrushMap {
 
     /// Says for pools of how many chunks at most a rule is (`set_rule_mask_max_size`): that of an erasure-coded pool has as many.
     pub fn set_rule_max_size(&mut self, number: u32, max_size: u8) -> Result<()> {
-        let rule = self.rules.get_mut(number as usize).and_then(Option::as_mut);
-        rule.ok_or_else(|| CrushError::NoRule(number.to_string()))?.max_size = max_size;
+        self.rule_mut(number)?.max_size = max_size;
         Ok(())
+    }
+
+    fn rule_mut(&mut self, number: u32) -> Result<&mut Rule> {
+        let rule = self.rules.get_mut(number as usize).and_then(Option::as_mut);
+        rule.ok_or_else(|| CrushError::NoRule(number.to_string()))
     }
 
     /// Lets a rule that chooses OSDs, wherever they are, choose one in each `failure_domain` instead.
     pub fn set_failure_domain(&mut self, number: u32, failure_domain: &str) -> Result<()> {
         let kind = self.type_id(failure_domain).ok_or_else(|| CrushError::UnknownFailureDomain(failure_domain.to_owned()))?;
-        let rule = self.rules.get_mut(number as usize).and_then(Option::as_mut);
-        for step in &mut rule.ok_or_else(|| CrushError::NoRule(number.to_string()))?.steps {
+        for step in &mut self.rule_mut(number)?.steps {
             *step = match step.op() {
                 Some(Op::ChooseFirstn) if step.arg2 == 0 => Step::new(Op::ChooseleafFirstn, step.arg1, kind),
                 Some(Op::ChooseIndep) if step.arg2 == 0 => Step::new(Op::ChooseleafIndep, step.arg1, kind),

@@ -101,7 +101,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Up(args) => up::up(&args)?,
         Command::Down { dir } => up::down(&dir)?,
         Command::Status { dir: Some(dir), .. } => up::status(&dir)?,
-        Command::Status { conf, .. } => up::status_of_conf(&conf.unwrap_or_else(|| "/etc/ceph/ceph.conf".into()))?,
+        Command::Status { conf, .. } => up::status_of_conf(&conf.unwrap_or_else(|| config::DEFAULT_CONF.into()))?,
         Command::Rados(args) => rados::main(&args).or_else(out::unheard)?,
         Command::Mon { flags } if flags.first().is_some_and(|f| f == "recover") => recover::main(&flags[1..])?,
         Command::Mon { flags } => return mon::main("cuttlebone mon", &flags),

@@ -163,19 +163,21 @@ fn limit(now: Mono, host: &str, parent: &str, mut members: Vec<(OsdId, &Member)>
     if members.len() < 2 || !is_disk && disks.len() < 2 {
         return None;
     }
-    let sum = |figures: &dyn Fn(&Member) -> Figures, i: usize| -> u64 { members.iter().map(|(_, m)| figures(m)[i]).sum() };
-    let alone = |i| sum(&|m| m.alone.unwrap_or_default(), i);
-    let together = |i| sum(&|m| m.together.unwrap_or_default().0, i);
-    let off = (0..NAMES.len()).filter(|i| together(*i) > 0 && together(*i).saturating_mul(OFF) / 100 <= alone(*i));
-    let i = off.max_by(|a, b| (alone(*a) / together(*a).max(1)).cmp(&(alone(*b) / together(*b).max(1))))?;
+    let sum = |of: fn(&Member) -> Option<Figures>| {
+        let all = members.iter().filter_map(|(_, m)| of(m));
+        all.fold(Figures::default(), |sum, one| std::array::from_fn(|i| sum[i].saturating_add(one[i])))
+    };
+    let (alone, together) = (sum(|m| m.alone), sum(|m| m.together.map(|(figures, _)| figures)));
+    let percent = |i: usize| alone[i].saturating_mul(100).checked_div(together[i]).unwrap_or(0);
+    let i = (0..NAMES.len()).filter(|i| percent(*i) >= OFF).max_by_key(|i| percent(*i))?;
     Some(Limit {
         host: host.into(),
         parent: parent.into(),
         is_controller: !is_disk,
         osds: members.iter().map(|(osd, _)| *osd).collect(),
         what: NAMES[i],
-        alone: alone(i),
-        together: together(i),
+        alone: alone[i],
+        together: together[i],
     })
 }
 
@@ -207,15 +209,21 @@ mod tests {
         }
     }
 
+    /// Each of two has been seen while the other rested; and when that was.
+    fn each_alone(disks: [&str; 2]) -> (Parents, u64) {
+        let (mut p, mut now) = (Parents::default(), 0);
+        run(&mut p, &mut now, 30, &[report(disks[0], 950, 110), report(disks[1], 20, 100)]);
+        run(&mut p, &mut now, 30, &[report(disks[0], 10, 110), report(disks[1], 990, 108)]);
+        (p, now)
+    }
+
     fn seen(p: &Parents, at: u64) -> Vec<(String, bool, String)> {
         p.limits(Mono(at * 1_000_000_000)).into_iter().map(|l| (l.parent.clone(), l.is_controller, l.figures())).collect()
     }
 
     #[test]
     fn a_controller_that_holds_disks_back_is_named() {
-        let (mut p, mut now) = (Parents::default(), 0);
-        run(&mut p, &mut now, 30, &[report("sda", 950, 110), report("sdb", 20, 100)]);
-        run(&mut p, &mut now, 30, &[report("sda", 10, 110), report("sdb", 990, 108)]);
+        let (mut p, mut now) = each_alone(["sda", "sdb"]);
         assert_eq!(seen(&p, now), []);
         run(&mut p, &mut now, 30, &[report("sda", 990, 52), report("sdb", 990, 55)]);
         let said = ("controller 0000:00:14.0".to_owned(), true, "together they write 107 MB/s, one by one 218 MB/s".to_owned());
@@ -226,9 +234,7 @@ mod tests {
 
     #[test]
     fn background_work_yields_to_clients_of_others() {
-        let (mut p, mut now) = (Parents::default(), 0);
-        run(&mut p, &mut now, 30, &[report("sda", 950, 110), report("sdb", 20, 100)]);
-        run(&mut p, &mut now, 30, &[report("sda", 10, 110), report("sdb", 990, 108)]);
+        let (mut p, mut now) = each_alone(["sda", "sdb"]);
         let serving = DeviceReport { clients: 400, ..report("sdb", 990, 50) };
         run(&mut p, &mut now, 5, &[report("sda", 990, 50), serving.clone()]);
         assert_eq!(p.to_yield(Mono(now * 1_000_000_000)), BTreeSet::new());
@@ -241,18 +247,14 @@ mod tests {
 
     #[test]
     fn disks_that_do_not_disturb_each_other_are_not_told_of() {
-        let (mut p, mut now) = (Parents::default(), 0);
-        run(&mut p, &mut now, 30, &[report("sda", 950, 110), report("sdb", 20, 100)]);
-        run(&mut p, &mut now, 30, &[report("sda", 10, 110), report("sdb", 990, 108)]);
+        let (mut p, mut now) = each_alone(["sda", "sdb"]);
         run(&mut p, &mut now, 30, &[report("sda", 990, 80), report("sdb", 990, 75)]);
         assert_eq!(seen(&p, now), []);
     }
 
     #[test]
     fn two_on_one_disk_do_not_speak_of_its_controller() {
-        let (mut p, mut now) = (Parents::default(), 0);
-        run(&mut p, &mut now, 30, &[report("sda", 950, 110), report("sda", 20, 100)]);
-        run(&mut p, &mut now, 30, &[report("sda", 10, 110), report("sda", 990, 108)]);
+        let (mut p, mut now) = each_alone(["sda", "sda"]);
         run(&mut p, &mut now, 30, &[report("sda", 990, 50), report("sda", 990, 50)]);
         assert_eq!(seen(&p, now).into_iter().map(|(parent, is_controller, _)| (parent, is_controller)).collect::<Vec<_>>(), [("disk sda".into(), false)]);
     }

@@ -30,11 +30,10 @@ pub fn location(map: &OsdMap, osd: OsdId) -> BTreeMap<String, String> {
     map.crush.full_location(osd.0).into_iter().collect()
 }
 
-/// An OSD's CRUSH weight by its size: TiB in 16.16 fixed point.
-pub fn weight_of_size(bytes: u64) -> u32 {
-    // Four decimals, as the OSD of stock Ceph writes it into its command.
+/// An OSD's CRUSH weight by its size: TiB, with four decimals, as the OSD of stock Ceph writes it into its command.
+pub fn weight_of_size(bytes: u64) -> f64 {
     let tib = (bytes as f64 / (1u64 << 40) as f64 * 10_000.0).round() / 10_000.0;
-    (tib.max(WEIGHT_MIN_TIB) * f64::from(crush::ONE)) as u32
+    tib.max(WEIGHT_MIN_TIB)
 }
 
 /// Puts a booting OSD where it says it stands, and gives it its device class, unless an operator decided otherwise.
@@ -43,7 +42,8 @@ pub fn place_booting(osdmap: &mut OsdMapService, osd: OsdId, size_bytes: u64, cl
     let mut place = place.clone();
     place.entry("root".to_owned()).or_insert_with(|| "default".to_owned());
     let name = format!("osd.{osd}");
-    let mut changed = match crush.create_or_move_item(osd.0, weight_of_size(size_bytes), &name, &place) {
+    let weight = (weight_of_size(size_bytes) * f64::from(crush::ONE)) as u32;
+    let mut changed = match crush.create_or_move_item(osd.0, weight, &name, &place) {
         Ok(changed) => changed,
         Err(e) => {
             tracing::warn!("osd.{osd} cannot be placed at {place:?}: {e}");
@@ -65,4 +65,15 @@ pub fn place_booting(osdmap: &mut OsdMapService, osd: OsdId, size_bytes: u64, cl
 pub fn pending_crush(osdmap: &OsdMapService) -> Arc<CrushMap> {
     let pending = osdmap.pending().crush.as_ref().and_then(|raw| denc::from_bytes(raw).ok());
     pending.map_or_else(|| osdmap.map.crush.clone(), Arc::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_are_what_a_first_boot_gives() {
+        let of = weight_of_size;
+        assert_eq!((of(10 << 30), of(4_000_787_030_016), of(1 << 20)), (0.0098, 3.6387, 0.00001));
+    }
 }

@@ -52,31 +52,31 @@ pub fn tick<K: Kv>(mon: &mut Mon<K>, now: Now) {
         mon.raise.ready_since = None;
         return;
     };
-    let after = mon.env.seconds(state, AFTER, 300);
-    let is_time = mon.raise.ready_since.is_none_or(|since| now.mono - since >= after);
-    if !is_time || now.mono < mon.raise.not_before {
+    let (after, since) = (mon.env.seconds(state, AFTER, 300), mon.raise.ready_since);
+    if now.mono < mon.raise.not_before || since.is_some_and(|since| now.mono - since < after) {
         return;
     }
     let Some(plan) = plan(state, rule) else {
         mon.raise = Raise { ready_since: None, not_before: now.mono + PAUSE };
         return;
     };
-    let (name, what) = (state.osdmap.map.crush.rule_name(rule).unwrap_or_default(), format!("{} of {} copies of placement groups", plan.moving, plan.copies));
-    let text = match mon.raise.ready_since {
-        None => format!(
-            "the CRUSH rule {name} will spread copies over hosts instead of OSDs in {} seconds, for there are enough of them ({}); {what} will move. \
-             To keep it as it is: ceph config set mon {OPTION} false",
-            after.as_secs(), hosts.join(", ")
-        ),
-        Some(_) => format!("the CRUSH rule {name} spreads copies over hosts from now on; {what} move"),
-    };
-    match mon.raise.ready_since {
-        None => mon.raise.ready_since = Some(now.mono),
-        Some(_) => {
+    let name = state.osdmap.map.crush.rule_name(rule).unwrap_or_default().to_owned();
+    let what = format!("{} of {} copies of placement groups", plan.moving, plan.copies);
+    let text = match (since, mon.state.as_mut()) {
+        (Some(_), Some(state)) => {
+            state.osdmap.set_crush(&plan.crush);
             mon.raise.ready_since = None;
-            mon.state.as_mut().expect("it was there").osdmap.set_crush(&plan.crush);
+            format!("the CRUSH rule {name} spreads copies over hosts from now on; {what} move")
         }
-    }
+        _ => {
+            mon.raise.ready_since = Some(now.mono);
+            format!(
+                "the CRUSH rule {name} will spread copies over hosts instead of OSDs in {} seconds, for there are enough of them ({}); {what} will move. \
+                 To keep it as it is: ceph config set mon {OPTION} false",
+                after.as_secs(), hosts.join(", ")
+            )
+        }
+    };
     mon.log(now, CLUSTER, LogPrio::WARN, text);
 }
 

@@ -19,7 +19,10 @@ pub(crate) fn shares(config: &ConfigValues) -> [Share; 3] {
 /// device than clients are not promised of it, whether ours want it or not.
 pub(crate) fn beside_clients(mut shares: [Share; 3], yields: bool) -> [Share; 3] {
     let left = 1000 - shares[Class::Client as usize].reservation.min(1000);
-    for class in [Class::Recovery, Class::BestEffort].into_iter().filter(|_| yields && left < 1000) {
+    if !yields || left == 1000 {
+        return shares;
+    }
+    for class in [Class::Recovery, Class::BestEffort] {
         let share = &mut shares[class as usize];
         share.limit = Some(share.limit.unwrap_or(1000).min(left.max(share.reservation)).max(50));
     }

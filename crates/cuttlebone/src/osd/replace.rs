@@ -5,7 +5,7 @@
 
 use super::create::{self, CreateArgs};
 use super::list::{self, Found};
-use super::place::{DB_DEVICE, WAL, WalPlace};
+use super::place::{DB, DB_DEVICE, DB_SIZE, WAL};
 use super::{devices, zap};
 use crate::admin_client::AdminClient;
 use crate::out::say;
@@ -92,16 +92,12 @@ pub fn main(words: &[String]) -> Result<ExitCode> {
 fn keep_places(new: &mut CreateArgs, old: &Found) {
     let text = |path: &Path| path.display().to_string();
     if new.db.is_none() {
-        let under = || old.home.link(super::place::DB).and_then(|db| old.home.dir.join(db).parent().map(text));
+        let under = || old.home.link(DB).and_then(|db| old.home.dir.join(db).parent().map(text));
         new.db = old.home.link(DB_DEVICE).map(|d| text(&d)).or_else(under);
-        new.db_size = new.db_size.or_else(|| old.home.read(super::place::DB_SIZE).ok()?.parse().ok());
+        new.db_size = new.db_size.or_else(|| old.home.read(DB_SIZE).ok()?.parse().ok());
     }
     if new.wal.is_none() {
         new.wal = old.home.link(WAL).map(|wal| text(&wal));
-    }
-    // A file of a journal is made in its directory again.
-    if let Some(Ok(WalPlace::File(file))) = new.wal.as_deref().map(|wal| WalPlace::of(wal, old.home.id)) {
-        new.wal = Some(text(&file));
     }
 }
 
@@ -133,8 +129,7 @@ struct State {
 }
 
 impl Cluster {
-    fn mon(&self, command: Value) -> Result<Value> {
-        let mut command = command;
+    fn mon(&self, mut command: Value) -> Result<Value> {
         command["format"] = "json".into();
         let out = self.admin.command(command, b"")?;
         Ok(serde_json::from_slice(&out).unwrap_or(Value::Null))
@@ -224,7 +219,7 @@ impl Cluster {
     fn weigh(&self, was: &State, data: &Path) -> Result<()> {
         let bytes = File::open(data).and_then(|mut file| file.seek(SeekFrom::End(0))).with_context(|| data.display().to_string())?;
         let (Some(weight), Some(old)) = (was.weight, was.bytes) else { return Ok(()) };
-        let (by_size, new) = (tib(old), tib(bytes));
+        let (by_size, new) = (mon::weight_of_size(old), mon::weight_of_size(bytes));
         if (weight - by_size).abs() > by_size * 0.02 {
             say!("osd.{} keeps its CRUSH weight of {weight:.5}, which is not its old size", self.id);
             return Ok(());
@@ -253,12 +248,6 @@ fn is_moving(pgmap: &Value) -> bool {
     states.flat_map(|name| name.split('+')).any(|word| on_the_way.contains(&word))
 }
 
-/// An OSD's weight by its size: four decimals, as it gets when it first boots.
-fn tib(bytes: u64) -> f64 {
-    let tib = (bytes as f64 / (1u64 << 40) as f64 * 10_000.0).round() / 10_000.0;
-    tib.max(0.00001)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,10 +257,5 @@ mod tests {
         let pgmap = |names: &[&str]| json!({"pgs_by_state": names.iter().map(|n| json!({"state_name": n, "count": 1})).collect::<Vec<_>>()});
         assert!(is_moving(&pgmap(&["active+clean", "active+remapped+backfill_wait"])));
         assert!(!is_moving(&pgmap(&["active+clean", "active+undersized+degraded", "active+remapped+backfill_toofull"])));
-    }
-
-    #[test]
-    fn weights_are_what_a_first_boot_gives() {
-        assert_eq!((tib(10 << 30), tib(4_000_787_030_016), tib(1 << 20)), (0.0098, 3.6387, 0.00001));
     }
 }
