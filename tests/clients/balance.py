@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Nine OSDs of three sizes and two device classes on three CRUSH hosts, with the stock `ceph` and `rados`: a pool of 256 placement groups on
 one class stands on three hosts; disks that are filled unevenly come within three points of each other, by a plan and by themselves, and
-every rule holds; what breaks a rule is dropped; pools get numbers of placement groups.
+every rule holds, without upmaps as well (`crush-compat`); what breaks a rule is dropped; pools get numbers of placement groups.
 
     UP="--osds 9 --hosts 3 --device-class nvme,nvme,ssd" SIZE=512M,1G,1536M,1536M,512M,1G,1G,1536M,512M \\
         tests/clients/on_fresh_cluster BINARY tests/clients/balance.py
@@ -92,6 +92,29 @@ def balanced(client):
     client.ceph("balancer", "off")
     equal(client.json("balancer", "status")["active"], False, "active")
 
+def by_weights(client):
+    """The same without upmaps: by a weight set that every client understands."""
+    for item in client.json("osd", "dump")["pg_upmap_items"]:
+        client.ceph("osd", "rm-pg-upmap-items", item["pgid"])
+    until(lambda: clean(client), "every placement group clean again", 60)
+    client.ceph("balancer", "mode", "crush-compat")
+    equal(client.json("balancer", "status")["mode"], "crush-compat", "mode")
+    before = off(client)
+    # As soon as it has heard of its new mode.
+    planned = lambda: client.ceph("balancer", "optimize", "weights") and "crush-compat" in client.ceph("balancer", "show", "weights")[0]
+    until(planned, "a plan of weights", 20)
+    shown, _ = client.ceph("balancer", "show", "weights")
+    match(r"(?s)# starting osdmap epoch \d+\n.*# mode crush-compat\nceph osd crush weight-set create-compat\nceph osd crush weight-set reweight-compat osd\.\d \d\.\d+\n", shown, "the plan")
+    client.ceph("balancer", "execute", "weights")
+    equal(client.ceph("osd", "crush", "weight-set", "ls")[0], "(compat)\n", "weight sets")
+    client.ceph("balancer", "on")
+    until(lambda: even(client), "OSDs within three points", 90)
+    client.ceph("balancer", "off")
+    rules_hold(client)
+    equal(client.json("osd", "dump")["pg_upmap_items"], [], "upmaps")
+    print("by weights: furthest OSD %.2f points off before, %.2f after" % (before, off(client)))
+    client.ceph("balancer", "mode", "upmap")
+
 def foreign(client):
     """Somebody else reads the maps and sets upmaps: what the rule allows stays, what it does not is dropped."""
     where, _ = hosts(client)
@@ -130,6 +153,7 @@ def main():
     script(client, a.conf)
     fill(client, a.conf)
     balanced(client)
+    by_weights(client)
     foreign(client)
     numbers(client)
     print("balanced")

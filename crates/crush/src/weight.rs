@@ -191,6 +191,15 @@ impl CrushMap {
         self.choose_args.remove(&set).is_some()
     }
 
+    /// An item's weight in a weight set, the first one where positions have their own; none if the set says nothing of it.
+    pub fn weight_in_weight_set(&self, set: i64, item: i32) -> Option<u32> {
+        let args = self.choose_args.get(&set)?;
+        self.iter_buckets().find_map(|bucket| {
+            let pos = bucket.position(item)?;
+            args.get(&(!bucket.id as u32))?.weight_set.first()?.get(pos).copied()
+        })
+    }
+
     /// Sets an item's weights in a weight set, one per position. (`osd crush weight-set reweight`.)
     pub fn reweight_in_weight_set(&mut self, set: i64, item: i32, weights: &[u32]) -> Result<()> {
         self.atomically(|map| {

@@ -96,12 +96,15 @@ impl Mgr {
             return Vec::new();
         }
         self.next_autoscale = now.mono + settings.sleep_interval;
-        let fixed = |id: &PoolId| self.osdmap().pools.get(id).is_none_or(|p| p.has_flag(PgPool::FLAG_NOPGCHANGE));
-        let order = |t: &Target| {
-            let value = t.final_pg_num.to_string();
-            json!({"prefix": "osd pool set", "pool": self.pool_name(t.pool), "var": "pg_num", "val": value}).to_string()
-        };
-        self.autoscale_targets().iter().filter(|t| t.would_adjust() && !fixed(&t.pool)).map(order).collect()
+        let map = self.osdmap_arc();
+        let mut orders = Vec::new();
+        for target in self.autoscale_targets().iter().filter(|t| t.would_adjust()) {
+            let Some(pool) = map.pools.get(&target.pool).filter(|p| !p.has_flag(PgPool::FLAG_NOPGCHANGE)) else { continue };
+            self.progress.pgs_ordered(now, target.pool, pool.pg_num, target.final_pg_num);
+            let value = target.final_pg_num.to_string();
+            orders.push(json!({"prefix": "osd pool set", "pool": self.pool_name(target.pool), "var": "pg_num", "val": value}).to_string());
+        }
+        orders
     }
 }
 

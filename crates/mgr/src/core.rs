@@ -210,7 +210,7 @@ impl Mgr {
     /// Once per tick (a second or two): rates are taken, progress is looked at.
     pub fn handle_tick(&mut self, now: Now) {
         self.rates.sample(now.mono, &self.pgs, self.osdmap.pools.keys().copied());
-        self.progress.handle_tick(now, &self.pgs);
+        self.progress.handle_tick(now, &self.osdmap, &self.pgs);
         let seconds = YIELD_SECONDS;
         self.orders.extend(self.pgs.parents.to_yield(now.mono).into_iter().map(|osd| (osd, OsdYield { seconds }.into())));
     }

@@ -1,18 +1,20 @@
-//! What is under way: recovery, how far it has come, and when it will be done if it goes on like this.
+//! What is under way: recovery, and pools that the autoscaler gives another number of PGs; how far it has come, and when it will be done if it goes on
+//! like this.
 //!
-//! Progress is told in copies of objects that are not yet where they belong, each of which costs something beside its
+//! Progress of recovery is told in copies of objects that are not yet where they belong, each of which costs something beside its
 //! bytes, against the most there was since it began. What a copy and a byte cost by the clock is learned from what was done in the last
 //! half of the time; the finish is told from that, and not at all while nothing moves. How far it is off is measured in the tests.
-//! Upstream: src/pybind/mgr/progress/module.py (GlobalRecoveryEvent).
+//! Upstream: src/pybind/mgr/progress/module.py (GlobalRecoveryEvent), PgAdjustmentProgress in src/pybind/mgr/pg_autoscaler/module.py.
 
 use crate::pgmap::PgMap;
 use admin::human::age;
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
+use types::map::OsdMap;
 use types::msg::internal::ProgressReport;
 use types::pg::PgState;
-use types::{Mono, Now, Utime};
+use types::{Mono, Now, PoolId, Utime};
 
 /// Completed events that are remembered.
 const COMPLETED_MAX: usize = 20;
@@ -34,6 +36,8 @@ const WINDOW_MAX: Duration = Duration::from_secs(600);
 const WINDOW_MIN: Duration = Duration::from_secs(5);
 /// Work that has not changed for so long stands still.
 const STANDS_STILL: Duration = Duration::from_secs(15);
+/// An order that no map shows after so long was not carried out.
+const NOT_HEARD: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Clone)]
 struct Recovery {
@@ -52,8 +56,35 @@ struct Left {
     bytes: f64,
 }
 
+/// A pool on its way to another number of PGs.
+#[derive(Debug, Clone)]
+struct PgChange {
+    started: Now,
+    from: u32,
+    to: u32,
+    /// PGs it has now.
+    pgs: u32,
+    /// A map has shown the order.
+    heard: bool,
+}
+
+/// One thing under way, as it is shown.
+struct Event {
+    id: String,
+    message: String,
+    refs: Value,
+    started: Now,
+    /// 0 to 1.
+    done: f64,
+    /// Seconds.
+    left: Option<u64>,
+}
+
 #[derive(Debug, Clone)]
 struct Completed {
+    id: String,
+    message: String,
+    refs: Value,
     started: Utime,
     finished: Utime,
 }
@@ -62,12 +93,23 @@ struct Completed {
 #[derive(Debug, Clone, Default)]
 pub struct Progress {
     recovery: Option<Recovery>,
+    pools: BTreeMap<PoolId, PgChange>,
     completed: Vec<Completed>,
 }
 
 impl Progress {
     /// Looks at PGs once per tick.
-    pub fn handle_tick(&mut self, now: Now, pgs: &PgMap) {
+    pub fn handle_tick(&mut self, now: Now, map: &OsdMap, pgs: &PgMap) {
+        self.look_at_recovery(now, pgs);
+        let over: Vec<PoolId> = self.pools.iter_mut().filter_map(|(id, change)| change.is_over(now.mono, map, *id).then_some(*id)).collect();
+        for id in over {
+            if let Some(change) = self.pools.remove(&id).filter(|change| change.heard) {
+                self.complete(change.event(id, now.mono), now.wall);
+            }
+        }
+    }
+
+    fn look_at_recovery(&mut self, now: Now, pgs: &PgMap) {
         let left = Left::of(pgs);
         let moving = pgs.pgs.values().any(|s| MOVING.iter().any(|m| s.state.has(*m)));
         match &mut self.recovery {
@@ -76,10 +118,9 @@ impl Progress {
             }
             Some(r) if left.copies > 0.0 && moving => r.handle_tick(now.mono, left),
             Some(r) if left.copies == 0.0 => {
-                self.completed.push(Completed { started: r.started.wall, finished: now.wall });
-                let surplus = self.completed.len().saturating_sub(COMPLETED_MAX);
-                self.completed.drain(..surplus);
+                let event = r.event(now.mono);
                 self.recovery = None;
+                self.complete(event, now.wall);
             }
             // Nothing moves any more: what is left waits for an OSD, and that is no progress.
             Some(_) if !moving => self.recovery = None,
@@ -87,50 +128,89 @@ impl Progress {
         }
     }
 
+    /// The autoscaler has ordered another number of PGs.
+    pub fn pgs_ordered(&mut self, now: Now, pool: PoolId, from: u32, to: u32) {
+        self.pools.insert(pool, PgChange { started: now, from, to, pgs: from, heard: false });
+    }
+
+    fn complete(&mut self, event: Event, now: Utime) {
+        let Event { id, message, refs, started, .. } = event;
+        self.completed.push(Completed { id, message, refs, started: started.wall, finished: now });
+        let surplus = self.completed.len().saturating_sub(COMPLETED_MAX);
+        self.completed.drain(..surplus);
+    }
+
     /// Forgets what was.
     pub fn clear(&mut self) {
         *self = Progress::default();
     }
 
+    fn events(&self, now: Mono) -> impl Iterator<Item = Event> {
+        let pools = self.pools.iter().filter(|(_, change)| change.heard).map(move |(id, change)| change.event(*id, now));
+        self.recovery.iter().map(move |r| r.event(now)).chain(pools)
+    }
+
     /// What is under way, for the digest.
     pub fn reports(&self, now: Mono) -> Vec<ProgressReport> {
-        let report = |r: &Recovery| ProgressReport {
-            id: format!("global-recovery-{}", r.started.wall.sec),
-            message: text(r, now, 6),
-            done_ppm: (r.done() * 1e6) as u32,
-            started: r.started.wall,
-            left_s: r.seconds_left(now),
+        let report = |event: Event| ProgressReport {
+            message: event.text(now, 6),
+            done_ppm: (event.done * 1e6) as u32,
+            started: event.started.wall,
+            left_s: event.left,
             add_to_ceph_s: true,
+            id: event.id,
         };
-        self.recovery.iter().map(report).collect()
+        self.events(now).map(report).collect()
     }
 
     /// `progress`; `None` when nothing is under way.
     pub fn text(&self, now: Mono) -> Option<String> {
-        self.recovery.as_ref().map(|r| text(r, now, 4) + "\n")
+        let lines: Vec<String> = self.events(now).map(|event| event.text(now, 4) + "\n").collect();
+        (!lines.is_empty()).then(|| lines.concat())
     }
 
     /// `progress json`.
     pub fn json(&self, now: Mono) -> Value {
-        let event = |r: &Recovery| {
+        let event = |e: Event| {
             json!({
-                "id": format!("global-recovery-{}", r.started.wall.sec), "message": "Global Recovery Event",
-                "duration": age((now - r.started.mono).as_nanos()), "refs": ["global"], "progress": r.done(),
-                "started_at": r.started.wall.sec, "finished_at": null, "add_to_ceph_s": true,
-                "time_remaining": r.seconds_left(now),
+                "id": e.id, "message": e.message, "duration": age((now - e.started.mono).as_nanos()), "refs": e.refs, "progress": e.done,
+                "started_at": e.started.wall.sec, "finished_at": null, "add_to_ceph_s": true, "time_remaining": e.left,
             })
         };
         let done = |c: &Completed| {
             json!({
-                "id": format!("global-recovery-{}", c.started.sec), "message": "Global Recovery Event",
-                "refs": ["global"], "progress": 1.0, "started_at": c.started.sec, "finished_at": c.finished.sec,
+                "id": c.id, "message": c.message, "refs": c.refs, "progress": 1.0, "started_at": c.started.sec, "finished_at": c.finished.sec,
                 "add_to_ceph_s": true,
             })
         };
         json!({
             "completed": self.completed.iter().map(done).collect::<Vec<_>>(),
-            "events": self.recovery.iter().map(event).collect::<Vec<_>>(),
+            "events": self.events(now).map(event).collect::<Vec<_>>(),
         })
+    }
+}
+
+impl PgChange {
+    /// Looks whether it is over, or was never heard of.
+    fn is_over(&mut self, now: Mono, map: &OsdMap, id: PoolId) -> bool {
+        let Some(pool) = map.pools.get(&id) else { return true };
+        self.pgs = pool.pg_num;
+        self.heard |= pool.pg_num_target == self.to;
+        if self.heard { pool.pg_num == pool.pg_num_target } else { now - self.started.mono >= NOT_HEARD }
+    }
+
+    fn event(&self, pool: PoolId, now: Mono) -> Event {
+        let way = if self.from < self.to { "increasing" } else { "decreasing" };
+        let done = f64::from(self.from.abs_diff(self.pgs)) / f64::from(self.from.abs_diff(self.to).max(1));
+        let took = (now - self.started.mono).as_secs_f64();
+        Event {
+            id: format!("pg-autoscaler-{pool}-{}", self.started.wall.sec),
+            message: format!("PG autoscaler {way} pool {pool} PGs from {} to {}", self.from, self.to),
+            refs: json!([["pool", pool.0]]),
+            started: self.started,
+            done: done.min(1.0),
+            left: (done > 0.0).then(|| (took / done * (1.0 - done)).max(0.0) as u64),
+        }
     }
 }
 
@@ -150,6 +230,17 @@ impl Left {
 }
 
 impl Recovery {
+    fn event(&self, now: Mono) -> Event {
+        Event {
+            id: format!("global-recovery-{}", self.started.wall.sec),
+            message: "Global Recovery Event".to_owned(),
+            refs: json!(["global"]),
+            started: self.started,
+            done: self.done(),
+            left: self.seconds_left(now),
+        }
+    }
+
     fn handle_tick(&mut self, now: Mono, left: Left) {
         if left.sum() > self.most {
             // More turned up: what was done until now says little.
@@ -202,19 +293,22 @@ impl Recovery {
     }
 }
 
-/// Two lines: what, and a bar after `indent` blanks.
-fn text(r: &Recovery, now: Mono, indent: usize) -> String {
-    let inner = BAR - 2;
-    let filled = ((r.done() * inner as f64) as usize).min(inner);
-    let remaining = r.seconds_left(now).map(|s| format!(" (remaining: {})", age(Duration::from_secs(s).as_nanos())));
-    format!(
-        "Global Recovery Event ({})\n{}[{}{}]{}",
-        age((now - r.started.mono).as_nanos()),
-        " ".repeat(indent),
-        "=".repeat(filled),
-        ".".repeat(inner - filled),
-        remaining.unwrap_or_default()
-    )
+impl Event {
+    /// Two lines: what, and a bar after `indent` blanks.
+    fn text(&self, now: Mono, indent: usize) -> String {
+        let inner = BAR - 2;
+        let filled = ((self.done * inner as f64) as usize).min(inner);
+        let remaining = self.left.map(|s| format!(" (remaining: {})", age(Duration::from_secs(s).as_nanos())));
+        format!(
+            "{} ({})\n{}[{}{}]{}",
+            self.message,
+            age((now - self.started.mono).as_nanos()),
+            " ".repeat(indent),
+            "=".repeat(filled),
+            ".".repeat(inner - filled),
+            remaining.unwrap_or_default()
+        )
+    }
 }
 
 #[cfg(test)]
@@ -223,7 +317,8 @@ mod tests {
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
     use types::pg::PgStat;
-    use types::{PgId, PoolId};
+    use types::PgId;
+    use types::map::PgPool;
 
     fn at(sec: u64) -> Now {
         Now { mono: Mono(sec * 1_000_000_000), wall: Utime { sec: sec as u32, nsec: 0 } }
@@ -238,12 +333,12 @@ mod tests {
     #[test]
     fn recovery_shows_how_far_it_is_and_when_it_ends() {
         let mut p = Progress::default();
-        p.handle_tick(at(10), &pgs(100, PgState::ACTIVE | PgState::RECOVERING));
+        p.handle_tick(at(10), &OsdMap::default(), &pgs(100, PgState::ACTIVE | PgState::RECOVERING));
         assert_eq!(p.reports(at(10).mono)[0].left_s, None);
-        p.handle_tick(at(15), &pgs(50, PgState::ACTIVE | PgState::RECOVERING));
+        p.handle_tick(at(15), &OsdMap::default(), &pgs(50, PgState::ACTIVE | PgState::RECOVERING));
         let wanted = "Global Recovery Event (5s)\n    [==============..............] (remaining: 5s)\n";
         assert_eq!(p.text(at(15).mono).unwrap(), wanted);
-        p.handle_tick(at(20), &pgs(0, PgState::ACTIVE | PgState::CLEAN));
+        p.handle_tick(at(20), &OsdMap::default(), &pgs(0, PgState::ACTIVE | PgState::CLEAN));
         assert_eq!((p.text(at(20).mono), p.json(at(20).mono)["completed"].as_array().unwrap().len()), (None, 1));
     }
 
@@ -251,7 +346,7 @@ mod tests {
     fn what_does_not_move_has_no_finish() {
         let mut p = Progress::default();
         for s in 10..60 {
-            p.handle_tick(at(s), &pgs(100, PgState::ACTIVE | PgState::RECOVERY_WAIT));
+            p.handle_tick(at(s), &OsdMap::default(), &pgs(100, PgState::ACTIVE | PgState::RECOVERY_WAIT));
         }
         assert_eq!(p.reports(at(60).mono)[0].left_s, None);
     }
@@ -276,7 +371,7 @@ mod tests {
         let (mut p, mut told, mut left) = (Progress::default(), Vec::new(), 0.0);
         let mut s = 0;
         while real.iter().any(|s| s.stats.sum.num_objects_misplaced > 0) {
-            p.handle_tick(at(s), &seen);
+            p.handle_tick(at(s), &OsdMap::default(), &seen);
             told.push(p.reports(at(s).mono).first().and_then(|r| r.left_s));
             s += 1;
             left += rng.random_range(0.5..1.0);
@@ -313,9 +408,32 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_that_gets_more_pgs_shows_how_many_it_has() {
+        let (pool, mut map, mut p) = (PoolId(7), OsdMap::default(), Progress::default());
+        let mut pgs = |p: &mut Progress, sec: u64, pg_num: u32, pg_num_target: u32| {
+            map.pools.insert(pool, PgPool { pg_num_target, ..PgPool::replicated(3, pg_num, 0) });
+            p.handle_tick(at(sec), &map, &PgMap::default());
+        };
+        p.pgs_ordered(at(10), pool, 32, 128);
+        pgs(&mut p, 11, 32, 32);
+        assert_eq!(p.text(at(11).mono), None, "no map shows the order");
+        pgs(&mut p, 20, 80, 128);
+        let wanted = "PG autoscaler increasing pool 7 PGs from 32 to 128 (10s)\n    [==============..............] (remaining: 10s)\n";
+        assert_eq!(p.text(at(20).mono).unwrap(), wanted);
+        pgs(&mut p, 30, 128, 128);
+        assert_eq!(p.text(at(30).mono), None);
+        assert_eq!(p.json(at(30).mono)["completed"][0]["refs"], json!([["pool", 7]]));
+        // One that was never carried out.
+        p.pgs_ordered(at(40), pool, 128, 32);
+        pgs(&mut p, 100, 128, 128);
+        pgs(&mut p, 101, 128, 32);
+        assert_eq!((p.text(at(101).mono), p.json(at(101).mono)["completed"].as_array().unwrap().len()), (None, 1));
+    }
+
+    #[test]
     fn what_waits_for_an_osd_is_not_progress() {
         let mut p = Progress::default();
-        p.handle_tick(at(10), &pgs(100, PgState::ACTIVE | PgState::UNDERSIZED | PgState::DEGRADED));
+        p.handle_tick(at(10), &OsdMap::default(), &pgs(100, PgState::ACTIVE | PgState::UNDERSIZED | PgState::DEGRADED));
         assert_eq!(p.text(at(10).mono), None);
     }
 }

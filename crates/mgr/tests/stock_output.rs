@@ -385,7 +385,7 @@ fn errors_read_as_stock_ones() {
     assert_eq!(refusal(r#"{"prefix":"osd scrub","who":"77"}"#), (-11, "osd.77 is not up".into()));
     let text = "pg 1.0 primary osd.1 is not currently connected";
     assert_eq!(refusal(r#"{"prefix":"pg scrub","pgid":"1.0"}"#), (-11, text.into()));
-    assert_eq!(refusal(r#"{"prefix":"balancer mode","mode":"crush-compat"}"#).0, -95);
+    assert_eq!(refusal(r#"{"prefix":"balancer mode","mode":"crush-compat"}"#).0, 0);
     assert_eq!(refusal(r#"{"prefix":"balancer optimize","plan":"x"}"#), (-22, "Balancer enabled, disable to optimize manually".into()));
     assert_eq!(refusal(r#"{"prefix":"balancer show","plan":"x"}"#), (-2, "plan x not found".into()));
     assert_eq!(refusal(r#"{"prefix":"balancer eval","option":"x"}"#), (-22, "option \"x\" not a plan or a pool".into()));

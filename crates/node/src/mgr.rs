@@ -480,6 +480,8 @@ fn balancer_settings(options: &ConfigValues) -> BalancerSettings {
         sleep_interval: options.duration("mgr/balancer/sleep_interval"),
         upmap_max_optimizations: options.u64("mgr/balancer/upmap_max_optimizations"),
         upmap_max_deviation: options.u64("mgr/balancer/upmap_max_deviation"),
+        crush_compat_max_iterations: options.u64("mgr/balancer/crush_compat_max_iterations"),
+        crush_compat_step: options.f64("mgr/balancer/crush_compat_step"),
         begin_time: options.str("mgr/balancer/begin_time"),
         end_time: options.str("mgr/balancer/end_time"),
         begin_weekday: options.u64("mgr/balancer/begin_weekday"),

@@ -1,12 +1,15 @@
 //! The balancer: plans, what it did last, and when it acts by itself.
 //!
-//! Room: daemon core.   Owns: `Balancer`.   Says: `pg-upmap-items` for the monitors.
+//! Room: daemon core.   Owns: `Balancer`.   Says: `pg-upmap-items` or weights of the compat weight set, for the monitors.
 //! Holds: nothing is moved while PGs are unknown, inactive or degraded, or more is misplaced than may be.
-//! Where to look: `model` is the cluster as it sees it, `upmap` what moves, `eval` how even things are.
+//! Where to look: `model` is the cluster as it sees it, `upmap` which copies move, `compat` which weights change, `eval` how even things are.
 //! Upstream: src/pybind/mgr/balancer/module.py.
 
+pub mod compat;
 pub mod eval;
 pub mod model;
+#[cfg(test)]
+mod testing;
 pub mod upmap;
 
 use crate::core::{Mgr, MgrSettings};
@@ -18,19 +21,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use types::map::OsdMap;
 use types::pg::PgState;
-use types::{Errno, Mono, Now, PoolId, Utime};
+use types::{Errno, Mono, Now, OsdId, PoolId, Utime};
 
 /// Options of the balancer (`mgr/balancer/...`).
 #[derive(Debug, Clone, PartialEq)]
 pub struct BalancerSettings {
     pub active: bool,
-    /// `upmap` or `none`.
+    /// `upmap`, `crush-compat` or `none`.
     pub mode: String,
     /// Pools it is limited to; none for all.
     pub pool_ids: BTreeSet<PoolId>,
     pub sleep_interval: Duration,
     pub upmap_max_optimizations: u64,
     pub upmap_max_deviation: u64,
+    pub crush_compat_max_iterations: u64,
+    /// More than 0, less than 1.
+    pub crush_compat_step: f64,
     /// From and to when it may act by itself: `HHMM`, in UTC.
     pub begin_time: String,
     pub end_time: String,
@@ -48,6 +54,8 @@ impl Default for BalancerSettings {
             sleep_interval: Duration::from_secs(60),
             upmap_max_optimizations: 10,
             upmap_max_deviation: 5,
+            crush_compat_max_iterations: 25,
+            crush_compat_step: 0.5,
             begin_time: "0000".into(),
             end_time: "2400".into(),
             begin_weekday: 0,
@@ -84,7 +92,63 @@ pub struct Plan {
     /// Pools by name; none for all.
     pub pools: Vec<String>,
     pub map: Arc<OsdMap>,
-    pub changes: Vec<Change>,
+    pub steps: Vec<Step>,
+}
+
+/// One order to the monitors.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    Upmap(Change),
+    /// The compat weight set, with the weights of the buckets.
+    MakeWeightSet,
+    /// An OSD's weight in it, in 65,536ths.
+    Weight(OsdId, u32),
+}
+
+impl Step {
+    /// What the order does to a map.
+    pub fn apply(&self, map: &mut OsdMap) {
+        match self {
+            Step::Upmap(Change { pg, items }) if items.is_empty() => drop(map.pg_upmap_items.remove(pg)),
+            Step::Upmap(Change { pg, items }) => drop(map.pg_upmap_items.insert(*pg, items.clone())),
+            // What a map does not take, monitors refuse.
+            Step::MakeWeightSet => drop(Arc::make_mut(&mut map.crush).create_weight_set(crush::COMPAT_WEIGHT_SET, 1)),
+            Step::Weight(osd, weight) => drop(Arc::make_mut(&mut map.crush).reweight_in_weight_set(crush::COMPAT_WEIGHT_SET, osd.0, &[*weight])),
+        }
+    }
+
+    /// The order.
+    pub fn command(&self) -> String {
+        match self {
+            Step::Upmap(Change { pg, items }) if items.is_empty() => json!({"prefix": "osd rm-pg-upmap-items", "pgid": pg.to_string(), "format": "json"}),
+            Step::Upmap(Change { pg, items }) => {
+                let ids: Vec<i32> = items.iter().flat_map(|(from, to)| [from.0, to.0]).collect();
+                json!({"prefix": "osd pg-upmap-items", "pgid": pg.to_string(), "id": ids, "format": "json"})
+            }
+            Step::MakeWeightSet => json!({"prefix": "osd crush weight-set create-compat", "format": "json"}),
+            Step::Weight(osd, weight) => {
+                json!({"prefix": "osd crush weight-set reweight-compat", "item": format!("osd.{osd}"), "weight": [as_float(*weight)], "format": "json"})
+            }
+        }
+        .to_string()
+    }
+
+    /// The order as an operator would type it.
+    pub fn typed(&self) -> String {
+        match self {
+            Step::Upmap(Change { pg, items }) if items.is_empty() => format!("ceph osd rm-pg-upmap-items {pg}"),
+            Step::Upmap(Change { pg, items }) => {
+                let ids: Vec<String> = items.iter().flat_map(|(from, to)| [from.to_string(), to.to_string()]).collect();
+                format!("ceph osd pg-upmap-items {pg} {}", ids.join(" "))
+            }
+            Step::MakeWeightSet => "ceph osd crush weight-set create-compat".to_owned(),
+            Step::Weight(osd, weight) => format!("ceph osd crush weight-set reweight-compat osd.{osd} {:.6}", as_float(*weight)),
+        }
+    }
+}
+
+fn as_float(weight: u32) -> f64 {
+    f64::from(weight) / f64::from(crush::ONE)
 }
 
 /// What the balancer remembers.
@@ -115,7 +179,7 @@ impl Mgr {
             return Vec::new();
         }
         let plan = self.optimize(now, &pools);
-        plan.map_or(Vec::new(), |plan| commands(&plan.changes))
+        plan.map_or(Vec::new(), |plan| plan.steps.iter().map(Step::command).collect())
     }
 
     /// Has the balancer look again at once: an operator changed how it is to work.
@@ -152,21 +216,28 @@ impl Mgr {
 fn plan(settings: &MgrSettings, map: Arc<OsdMap>, pgs: &PgMap, pools: &[String]) -> Result<Plan, (Errno, String)> {
     let objects = may_act(settings, pgs)?;
     let options = &settings.balancer;
-    match options.mode.as_str() {
-        "upmap" => {}
-        "none" => return Err((Errno::ENOEXEC, "Please do \"ceph balancer mode\" to choose a valid mode first".into())),
-        other => return Err((Errno::EOPNOTSUPP, format!("mode {other} is not available in this cluster: upmap is"))),
+    if options.mode == "none" {
+        return Err((Errno::ENOEXEC, "Please do \"ceph balancer mode\" to choose a valid mode first".into()));
     }
     if map.pools.is_empty() {
         return Err((Errno::ENOENT, "No pools available".into()));
     }
     let only: BTreeSet<PoolId> = pools.iter().filter_map(|name| map.pool_id(name)).collect();
-    let limits = upmap::Limits { moves: options.upmap_max_optimizations, deviation: options.upmap_max_deviation as f64, objects };
-    let changes = upmap::optimize(&mut Model::new(&map, pgs, &only), &limits);
-    if changes.is_empty() {
+    let steps: Vec<Step> = match options.mode.as_str() {
+        "upmap" => {
+            let limits = upmap::Limits { moves: options.upmap_max_optimizations, deviation: options.upmap_max_deviation as f64, objects };
+            upmap::optimize(&mut Model::new(&map, pgs, &only), &limits).into_iter().map(Step::Upmap).collect()
+        }
+        "crush-compat" => {
+            let limits = compat::Limits { iterations: options.crush_compat_max_iterations, step: options.crush_compat_step, objects };
+            compat::optimize(&map, pgs, &limits)
+        }
+        other => return Err((Errno::EINVAL, format!("Unrecognized mode {other}"))),
+    };
+    if steps.is_empty() {
         return Err((Errno::EALREADY, NOTHING_TO_DO.into()));
     }
-    Ok(Plan { mode: options.mode.clone(), pools: pools.to_vec(), map, changes })
+    Ok(Plan { mode: options.mode.clone(), pools: pools.to_vec(), map, steps })
 }
 
 /// How many objects may be misplaced more, if anything may be.
@@ -186,20 +257,6 @@ fn may_act(settings: &MgrSettings, pgs: &PgMap) -> Result<u64, (Errno, String)> 
         () if misplaced >= most => again(format!("Too many objects ({misplaced:.6} > {most:.6}) are misplaced")),
         () => Ok(((most - misplaced) * sum.num_object_copies.max(0) as f64) as u64),
     }
-}
-
-/// Changes as an operator would order them.
-pub fn commands(changes: &[Change]) -> Vec<String> {
-    let one = |change: &Change| {
-        let pg = change.pg.to_string();
-        let ids: Vec<i32> = change.items.iter().flat_map(|(from, to)| [from.0, to.0]).collect();
-        match ids.is_empty() {
-            true => json!({"prefix": "osd rm-pg-upmap-items", "pgid": pg, "format": "json"}),
-            false => json!({"prefix": "osd pg-upmap-items", "pgid": pg, "id": ids, "format": "json"}),
-        }
-        .to_string()
-    };
-    changes.iter().map(one).collect()
 }
 
 /// `Tue Nov 24 20:03:29 2026`, in UTC.

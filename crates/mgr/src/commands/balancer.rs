@@ -5,7 +5,7 @@
 use super::Answer;
 use crate::balancer::eval::Eval;
 use crate::balancer::model::Change;
-use crate::balancer::{Plan, commands};
+use crate::balancer::{Plan, Step};
 use crate::core::Mgr;
 use admin::command::{Args, Command, CommandError, Reply};
 use admin::json::pretty;
@@ -51,9 +51,6 @@ impl Mgr {
                  luminous\" before enabling this mode"
             );
             return Err(CommandError::new(Errno::EPERM, text));
-        }
-        if mode == "crush-compat" {
-            return Err(super::not_supported("mode crush-compat is not available in this cluster: every client that can connect understands upmap"));
         }
         self.set_own_option("mgr/balancer/mode", mode);
         Ok(Reply::default())
@@ -136,7 +133,7 @@ impl Mgr {
         if self.settings().balancer.active {
             return Err(CommandError::invalid("Balancer enabled, disable to execute a plan"));
         }
-        let orders = commands(&self.plan(args)?.changes);
+        let orders: Vec<String> = self.plan(args)?.steps.iter().map(Step::command).collect();
         self.balancer.plans.remove(args.require("plan")?);
         self.mon_orders.extend(orders);
         Ok(Reply::default())
@@ -157,12 +154,7 @@ fn list(names: &[impl AsRef<str>]) -> String {
 /// The map as the plan would make it.
 fn planned(plan: &Plan) -> OsdMap {
     let mut map = OsdMap::clone(&plan.map);
-    for Change { pg, items } in &plan.changes {
-        match items.is_empty() {
-            true => drop(map.pg_upmap_items.remove(pg)),
-            false => drop(map.pg_upmap_items.insert(*pg, items.clone())),
-        }
-    }
+    plan.steps.iter().for_each(|step| step.apply(&mut map));
     map
 }
 
@@ -173,19 +165,13 @@ fn show(plan: &Plan) -> String {
         format!("# starting crush version {}", plan.map.crush_version),
         format!("# mode {}", plan.mode),
     ];
-    let line = |change: &Change| match change.items.is_empty() {
-        true => format!("ceph osd rm-pg-upmap-items {}", change.pg),
-        false => {
-            let ids: Vec<String> = change.items.iter().flat_map(|(from, to)| [from.to_string(), to.to_string()]).collect();
-            format!("ceph osd pg-upmap-items {} {}", change.pg, ids.join(" "))
-        }
-    };
-    head.into_iter().chain(plan.changes.iter().map(line)).collect::<Vec<_>>().join("\n")
+    head.into_iter().chain(plan.steps.iter().map(Step::typed)).collect::<Vec<_>>().join("\n")
 }
 
-/// The plan as the step of the map that it would be.
+/// The plan as the step of the map that it would be, as far as it is one: weights are not shown, as in stock.
 fn dump(plan: &Plan) -> Value {
-    let (gone, new): (Vec<&Change>, Vec<&Change>) = plan.changes.iter().partition(|change| change.items.is_empty());
+    let upmaps = plan.steps.iter().filter_map(|step| if let Step::Upmap(change) = step { Some(change) } else { None });
+    let (gone, new): (Vec<&Change>, Vec<&Change>) = upmaps.partition(|change| change.items.is_empty());
     let items = |change: &&Change| {
         let mappings: Vec<Value> = change.items.iter().map(|(from, to)| json!({"from": from.0, "to": to.0})).collect();
         json!({"pgid": change.pg.to_string(), "mappings": mappings})
