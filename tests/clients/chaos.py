@@ -3,7 +3,7 @@
 SIGKILL and SIGSTOP, machines are cut off all networks or, if they are OSDs, off one of their two, hear nothing though they are heard,
 or miss one other machine; one OSD's file system fills up, and one monitor's, another OSD's device (a loop device) returns errors; OSDs are
 marked out and in.
-Meanwhile stock librados clients write, read and compare (chaos_clients.py), and the stock `rados bench` writes and verifies, round
+Meanwhile stock librados clients write, read and compare, in a pool with copies and in one that is erasure-coded, with snapshots in both (chaos_clients.py), and the stock `rados bench` writes and verifies, round
 after round.
 
 At the end no acknowledged write is lost, no read was of wrong data, histories of shared objects are linearizable, no client saw an
@@ -15,7 +15,7 @@ Needs root, for network namespaces and loop devices; says so and does nothing wh
 """
 import argparse, collections, json, os, random, re, shutil, subprocess, sys, time
 from harness import Failed, check, until
-from chaos_clients import POOL, WRITERS, Board
+from chaos_clients import EC_POOL, POOL, SNAPPERS, WRITERS, Board
 from machines import OSDS, Cluster, within_namespace
 
 HERE = os.path.dirname(os.path.realpath(__file__))
@@ -106,7 +106,8 @@ class Chaos(Cluster):
 
     def begin_clients(self):
         Board.make(self.dir)
-        who = [("writer", n) for n in range(WRITERS)] + [("reader", 0), ("shared", 0), ("shared", 1)]
+        who = [("writer", n) for n in range(len(WRITERS))] + [("snapper", n) for n in range(len(SNAPPERS))]
+        who += [("reader", 0), ("shared", 0), ("shared", 1)]
         self.clients = {}
         for kind, n in who:
             argv = [sys.executable, HERE + "/chaos_clients.py", kind, self.conf, self.dir, str(n)]
@@ -166,7 +167,7 @@ class Chaos(Cluster):
     # --- the end
 
     def deep_scrub(self):
-        stats = lambda: {s["pgid"]: s for p in (POOL, "bench") for s in json.loads(self.ceph("pg", "ls-by-pool", p, "-f", "json"))["pg_stats"]}
+        stats = lambda: {s["pgid"]: s for p in (POOL, EC_POOL, "bench") for s in json.loads(self.ceph("pg", "ls-by-pool", p, "-f", "json"))["pg_stats"]}
         before = stats()
         for pg in before:
             self.ceph("pg", "deep-scrub", pg)
@@ -196,10 +197,13 @@ class Chaos(Cluster):
 
     def run(self, seconds):
         self.make()
-        for pool, pgs in ((POOL, 16), ("bench", 8)):
+        # Any one OSD may be away for writes, any two for what is there.
+        self.ceph("osd", "erasure-code-profile", "set", "chaos", "k=2", "m=2", "crush-failure-domain=host")
+        for pool, pgs, *kind in ((POOL, 16), ("bench", 8), (EC_POOL, 8, 8, "erasure", "chaos")):
             # A placement group that moves, as the autoscaler would have it, begins its scrub again.
-            self.ceph("osd", "pool", "create", pool, pgs, "--autoscale-mode", "off")
+            self.ceph("osd", "pool", "create", pool, pgs, *kind, "--autoscale-mode", "off")
             self.ceph("osd", "pool", "application", "enable", pool, "rados")
+        self.ceph("osd", "pool", "set", EC_POOL, "allow_ec_overwrites", "true")
         until(self.clean, "every placement group active and clean", 60)
         self.begin_clients()
         self.rampage(seconds)

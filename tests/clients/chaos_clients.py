@@ -1,18 +1,21 @@
 #!/usr/bin/python3
 """The clients of chaos.py: stock librados, each process on a session of its own that is never opened again.
 
-    chaos_clients.py writer|reader|shared CONF DIRECTORY NUMBER
+    chaos_clients.py writer|reader|shared|snapper CONF DIRECTORY NUMBER
 
 A writer changes objects of its own and compares every read with what it wrote; a reader reads the writers' objects meanwhile, and
 finds nothing damaged, nothing older than what was acknowledged, nothing newer than what was begun. Shared clients change the same few
-objects and note when each operation began and ended and what it answered, for tests/linearizability. All end when standard
+objects and note when each operation began and ended and what it answered, for tests/linearizability. Snappers have snapshots of their own, roll back to them,
+remove them, and compare what each of them shows. One writer and one snapper are at home in a pool that is erasure-coded. All end when standard
 input does, after a last look at everything, and print what they did as JSON.
 """
 import json, mmap, os, random, struct, subprocess, sys, threading, time, traceback, zlib
 import rados
 
-POOL = "chaos"
-WRITERS, THREADS, OBJECTS = 2, 3, 24
+POOL, EC_POOL = "chaos", "chaos-ec"
+# Where the writers' objects are, and the snappers'.
+WRITERS, SNAPPERS = (POOL, POOL, EC_POOL), (POOL, EC_POOL)
+THREADS, OBJECTS = 3, 24
 HEAD = struct.Struct("<4sIQII")
 
 class Board:
@@ -27,7 +30,7 @@ class Board:
     @staticmethod
     def make(directory):
         with open(directory + "/board", "wb") as f:
-            f.truncate(16 * WRITERS * THREADS * OBJECTS)
+            f.truncate(16 * len(WRITERS) * THREADS * OBJECTS)
 
     def begun(self, n):
         return self.numbers[2 * n]
@@ -111,15 +114,15 @@ class Client:
 
     def loop(self, thread):
         try:
-            io = self.cluster.open_ioctx(POOL)
+            ios = {pool: self.cluster.open_ioctx(pool) for pool in (POOL, EC_POOL)}
             while not self.stop.is_set():
-                self.step(io, thread)
+                self.step(ios, thread)
                 time.sleep(0.002)
-            self.last(io, thread)
+            self.last(ios, thread)
         except BaseException as e:
             self.bad.append("".join(traceback.format_exception_only(type(e), e)).strip())
 
-    def last(self, io, thread):
+    def last(self, ios, thread):
         pass
 
     def run(self, threads):
@@ -148,8 +151,8 @@ class Writer(Client):
         first = (self.number * THREADS + thread) * OBJECTS
         return range(first, first + OBJECTS)
 
-    def step(self, io, thread):
-        n = random.choice(self.objects(thread))
+    def step(self, ios, thread):
+        io, n = ios[WRITERS[self.number]], random.choice(self.objects(thread))
         have, change, what = self.holds.get(n, []), self.board.begun(n) + 1, random.randrange(10)
         if what < 3:
             return self.compare(io, n)
@@ -175,22 +178,22 @@ class Writer(Client):
         if (data or b"") != want:
             raise AssertionError("o%d: %d bytes read, %d acknowledged, and they differ" % (n, len(data or b""), len(want)))
 
-    def last(self, io, thread):
+    def last(self, ios, thread):
         for n in self.objects(thread):
-            self.compare(io, n)
+            self.compare(ios[WRITERS[self.number]], n)
 
 class Reader(Client):
-    def step(self, io, thread, n=None):
-        n = random.randrange(WRITERS * THREADS * OBJECTS) if n is None else n
-        acked = self.board.acked(n)
+    def step(self, ios, thread, n=None):
+        n = random.randrange(len(WRITERS) * THREADS * OBJECTS) if n is None else n
+        io, acked = ios[WRITERS[n // (THREADS * OBJECTS)]], self.board.acked(n)
         data = self.timed("read", lambda: read(io, "o%d" % n))
         found, begun = newest(n, data or b""), self.board.begun(n)
         if not acked <= found <= begun:
             raise AssertionError("o%d is read at change %d; acknowledged %d, begun %d" % (n, found, acked, begun))
 
-    def last(self, io, thread):
-        for n in range(WRITERS * THREADS * OBJECTS):
-            self.step(io, thread, n)
+    def last(self, ios, thread):
+        for n in range(len(WRITERS) * THREADS * OBJECTS):
+            self.step(ios, thread, n)
 
 class Shared(Client):
     """Operations that race. Objects change every few seconds, so that no history is long."""
@@ -205,8 +208,8 @@ class Shared(Client):
             self.count += 1
             return "%02d%02d%012d" % (self.number, thread, self.count)
 
-    def step(self, io, thread):
-        name = "s%d.%d" % (time.monotonic() // 10, random.randrange(3))
+    def step(self, ios, thread):
+        io, name = ios[POOL], "s%d.%d" % (time.monotonic() // 10, random.randrange(3))
         what = random.choice(("read", "read", "read", "write", "append", "append", "swap", "swap", "remove"))
         op = {"object": name, "client": self.number * 10 + thread, "op": what}
         if what not in ("read", "remove"):
@@ -250,7 +253,91 @@ class Shared(Client):
                 raise
             op["result"] = "differs"
 
+class Snapper(Client):
+    """Snapshots of its own: each thread has objects, snapshots and a snap context to itself."""
+
+    OBJECTS, SNAPS = 8, 6
+
+    def __init__(self, *args):
+        super().__init__(*args)
+        # Of each thread what its objects hold, now and at each snapshot; what does not exist is not there.
+        self.heads = [{} for _ in range(THREADS)]
+        self.snaps = [{} for _ in range(THREADS)]
+
+    def name(self, thread, n):
+        return "p%d.%d.%d" % (self.number, thread, n)
+
+    def step(self, ios, thread):
+        io, head, snaps = ios[SNAPPERS[self.number]], self.heads[thread], self.snaps[thread]
+        n, what = random.randrange(self.OBJECTS), random.random()
+        name, snap = self.name(thread, n), random.choice(list(snaps) or [None])
+        if what < 0.04 and len(snaps) < self.SNAPS:
+            made = self.timed("snap", io.create_self_managed_snap)
+            snaps[made] = dict(head)
+            self.set_context(io, snaps)
+        elif what < 0.07 and len(snaps) > 1:
+            del snaps[snap]
+            self.set_context(io, snaps)
+            self.timed("snap removed", lambda: io.remove_self_managed_snap(snap))
+        elif what < 0.14 and snaps:
+            self.timed("rollback", lambda: io.rollback_self_managed_snap(name, snap))
+            self.put(head, n, snaps[snap].get(n))
+        elif what < 0.35:
+            self.compare(io, thread, n, None)
+        elif what < 0.6 and snaps:
+            self.compare(io, thread, n, snap)
+        else:
+            self.timed("write", lambda: self.write(io, head, n, name))
+
+    def set_context(self, io, snaps):
+        io.set_self_managed_snap_write(sorted(snaps, reverse=True))
+
+    def put(self, head, n, content):
+        if content is None:
+            head.pop(n, None)
+        else:
+            head[n] = content
+
+    def write(self, io, head, n, name):
+        have, data = head.get(n), random.randbytes(random.choice((1, 100, 4000, 4096, 20000, 70000)))
+        what = random.choice(("full", "append", "write", "write", "truncate", "remove")) if have else "full"
+        if what == "full":
+            io.write_full(name, data)
+            new = data
+        elif what == "append" and len(have) < 300000:
+            io.append(name, data)
+            new = have + data
+        elif what == "truncate":
+            size = random.randrange(len(have) + 1)
+            io.trunc(name, size)
+            new = have[:size]
+        elif what == "remove":
+            io.remove_object(name)
+            new = None
+        else:
+            at = random.randrange(len(have) + 1)
+            io.write(name, data, at)
+            new = have[:at] + data + have[at + len(data):]
+        self.put(head, n, new)
+
+    def compare(self, io, thread, n, snap):
+        want = (self.heads[thread] if snap is None else self.snaps[thread][snap]).get(n)
+        io.set_read(rados.LIBRADOS_SNAP_HEAD if snap is None else snap)
+        name = self.name(thread, n)
+        try:
+            data = self.timed("read" if snap is None else "read at a snapshot", lambda: read(io, name))
+        finally:
+            io.set_read(rados.LIBRADOS_SNAP_HEAD)
+        if data != want:
+            lengths = [None if x is None else len(x) for x in (data, want)]
+            raise AssertionError("%s at %s: %s bytes read, %s written, and they differ" % (name, snap or "head", *lengths))
+
+    def last(self, ios, thread):
+        for snap in [None, *self.snaps[thread]]:
+            for n in range(self.OBJECTS):
+                self.compare(ios[SNAPPERS[self.number]], thread, n, snap)
+
 if __name__ == "__main__":
     kind, conf, directory, number = sys.argv[1:]
-    client = {"writer": Writer, "reader": Reader, "shared": Shared}[kind](conf, directory, int(number))
+    client = {"writer": Writer, "reader": Reader, "shared": Shared, "snapper": Snapper}[kind](conf, directory, int(number))
     client.run(THREADS)
