@@ -6,12 +6,12 @@
 //! Upstream: do_crush_compat in src/pybind/mgr/balancer/module.py (there by the number of PGs first).
 
 use super::Step;
-use super::model::Model;
+use super::model::{Model, Osd, Pg};
 use super::upmap::MIN_GAP;
 use crate::pgmap::PgMap;
 use std::collections::{BTreeMap, BTreeSet};
-use types::OsdId;
 use types::map::OsdMap;
+use types::{OsdId, PgId};
 
 /// A weight changes by no more than this factor in a step.
 const MAX_FACTOR: f64 = 2.0;
@@ -34,9 +34,10 @@ pub struct Limits {
 type Weights = BTreeMap<OsdId, u32>;
 
 /// Weights, and what CRUSH makes of them.
-struct Trial<'a> {
+struct Trial {
     weights: Weights,
-    model: Model<'a>,
+    pgs: BTreeMap<PgId, Pg>,
+    osds: BTreeMap<OsdId, Osd>,
     /// OSDs that share data, directly or through others.
     groups: Vec<BTreeSet<OsdId>>,
 }
@@ -46,48 +47,30 @@ pub fn optimize(map: &OsdMap, pgs: &PgMap, limits: &Limits) -> Vec<Step> {
     let mut base = map.clone();
     let makes = (!map.crush.choose_args.contains_key(&crush::COMPAT_WEIGHT_SET)).then_some(Step::MakeWeightSet);
     makes.iter().for_each(|step| step.apply(&mut base));
-    let weights: Weights = base.osds().filter_map(|osd| Some((osd, base.crush.weight_in_weight_set(crush::COMPAT_WEIGHT_SET, osd.0)?))).collect();
-    let base = &base;
-    let first = Trial::new(base, pgs, weights);
-    let (before, mut step) = (first.excess(), limits.step);
-    let (mut best, mut least) = (first.weights.clone(), before);
-    let mut next = first.next(step);
-    let mut even = first.is_even();
+    let had: Weights = base.osds().filter_map(|osd| Some((osd, base.crush.weight_in_weight_set(crush::COMPAT_WEIGHT_SET, osd.0)?))).collect();
+    let first = Trial::new(&base, pgs, had);
+    let (mut better, mut step): (Option<Trial>, f64) = (None, limits.step);
     for _ in 0..limits.iterations {
-        if even || step < MIN_STEP {
+        let best = better.as_ref().unwrap_or(&first);
+        if best.is_even() || step < MIN_STEP {
             break;
         }
-        let tried = with_weights(base, &next);
-        let trial = Trial::new(&tried, pgs, next);
+        let trial = Trial::of_weights(&base, pgs, best.next(step));
         let fits = trial.misplaced_from(&first) <= limits.objects;
-        if fits && trial.excess() < least {
-            (least, even) = (trial.excess(), trial.is_even());
-            next = trial.next(step);
-            best = trial.weights;
-            continue;
+        match () {
+            () if fits && trial.excess() < best.excess() => better = Some(trial),
+            () if !fits && better.is_some() => break,
+            () => step /= 2.0,
         }
-        if !fits && least < before {
-            break;
-        }
-        step /= 2.0;
-        let tried = with_weights(base, &best);
-        next = Trial::new(&tried, pgs, best.clone()).next(step);
     }
-    if least >= before * WORTH {
-        return Vec::new();
-    }
-    let changed = best.into_iter().filter(|(osd, weight)| first.weights.get(osd) != Some(weight));
+    let Some(best) = better.filter(|best| best.excess() < first.excess() * WORTH) else { return Vec::new() };
+    let changed = best.weights.into_iter().filter(|(osd, weight)| first.weights.get(osd) != Some(weight));
     makes.into_iter().chain(changed.map(|(osd, weight)| Step::Weight(osd, weight))).collect()
 }
 
-fn with_weights(map: &OsdMap, weights: &Weights) -> OsdMap {
-    let mut out = map.clone();
-    weights.iter().for_each(|(osd, weight)| Step::Weight(*osd, *weight).apply(&mut out));
-    out
-}
-
-impl<'a> Trial<'a> {
-    fn new(map: &'a OsdMap, pgs: &PgMap, weights: Weights) -> Self {
+impl Trial {
+    /// Of a map that has these weights.
+    fn new(map: &OsdMap, pgs: &PgMap, weights: Weights) -> Self {
         let model = Model::new(map, pgs, &BTreeSet::new());
         let mut groups: Vec<BTreeSet<OsdId>> = Vec::new();
         for pool in model.pools.values() {
@@ -96,11 +79,23 @@ impl<'a> Trial<'a> {
             groups = apart;
             groups.push(joined.into_iter().flatten().collect());
         }
-        Trial { weights, model, groups }
+        Trial { weights, pgs: model.pgs, osds: model.osds, groups }
     }
 
+    /// Of a map that would have them.
+    fn of_weights(map: &OsdMap, pgs: &PgMap, weights: Weights) -> Self {
+        let mut changed = map.clone();
+        weights.iter().for_each(|(osd, weight)| Step::Weight(*osd, *weight).apply(&mut changed));
+        Trial::new(&changed, pgs, weights)
+    }
+
+    /// Load and capacity; those of a group have some.
     fn of(&self, osd: &OsdId) -> (f64, f64) {
-        self.model.osds.get(osd).map_or((0.0, 0.0), |of| (of.load, of.capacity))
+        self.osds.get(osd).map_or((0.0, 0.0), |of| (of.load, of.capacity))
+    }
+
+    fn fill(&self, osd: &OsdId) -> f64 {
+        self.osds.get(osd).map_or(0.0, Osd::fill)
     }
 
     /// How full a group is, all together.
@@ -121,19 +116,19 @@ impl<'a> Trial<'a> {
     /// True if no OSD is fuller than another one by more than is worth moving data for.
     fn is_even(&self) -> bool {
         self.groups.iter().all(|group| {
-            let fills = group.iter().map(|osd| self.model.fill(*osd));
+            let fills = group.iter().map(|osd| self.fill(osd));
             let (low, high) = fills.fold((f64::INFINITY, 0.0f64), |(low, high), fill| (low.min(fill), high.max(fill)));
             high - low <= MIN_GAP
         })
     }
 
     /// Copies of objects that are elsewhere than they were.
-    fn misplaced_from(&self, before: &Trial<'_>) -> u64 {
-        let moved = |(pg, of): (&types::PgId, &super::model::Pg)| {
-            let was = before.model.pgs.get(pg).map_or(&[][..], |of| &of.placed);
+    fn misplaced_from(&self, before: &Trial) -> u64 {
+        let moved = |(pg, of): (&PgId, &Pg)| {
+            let was = before.pgs.get(pg).map_or(&[][..], |of| &of.placed);
             of.objects * of.placed.iter().filter(|osd| !was.contains(osd)).count() as u64
         };
-        self.model.pgs.iter().map(moved).sum()
+        self.pgs.iter().map(moved).sum()
     }
 
     /// Weights a part of the way to those that seem right; of a group together they stay what they were.
@@ -143,7 +138,7 @@ impl<'a> Trial<'a> {
             let mean = self.mean(group);
             let own: Vec<(OsdId, f64)> = group.iter().filter_map(|osd| Some((*osd, f64::from(*self.weights.get(osd)?)))).collect();
             let wanted = |(osd, weight): &(OsdId, f64)| {
-                let fill = self.model.fill(*osd);
+                let fill = self.fill(osd);
                 let factor = if fill > 0.0 { (mean / fill).clamp(1.0 / MAX_FACTOR, MAX_FACTOR) } else { MAX_FACTOR };
                 (*osd, weight * (1.0 + step * (factor - 1.0)))
             };
@@ -214,14 +209,7 @@ mod tests {
 
     #[test]
     fn classes_are_balanced_each_by_itself() {
-        let (mut map, mut pgs) = cluster(&[&[100, 200, 300, 50, 150], &[300, 100, 200, 150, 50], &[200, 300, 100, 50, 150]]);
-        let mut crush = crush::CrushMap::clone(&map.crush);
-        for osd in 0..15 {
-            crush.set_device_class(osd, if osd % 5 < 3 { "hdd" } else { "nvme" }).unwrap();
-        }
-        let rule = |class| crush::SimpleRule { name: class, root: "default", failure_domain: "host", class: Some(class), kind: crush::RuleKind::Replicated };
-        let rules = ["hdd", "nvme"].map(|class| crush.add_simple_rule(rule(class)).unwrap());
-        map.crush = std::sync::Arc::new(crush);
+        let (mut map, mut pgs, rules) = two_classes();
         // Half full, and a tenth.
         add_pool(&mut map, &mut pgs, 1, PgPool::replicated(3, 256, rules[0] as u8), || GIB * 6 / 5);
         add_pool(&mut map, &mut pgs, 2, PgPool::replicated(3, 256, rules[1] as u8), || GIB / 12);

@@ -37,6 +37,13 @@ pub struct Osd {
     pub pgs: BTreeSet<PgId>,
 }
 
+impl Osd {
+    /// How full it is to be, as a part; infinite for one that is to hold nothing and holds something.
+    pub fn fill(&self) -> f64 {
+        if self.capacity > 0.0 { self.load / self.capacity } else if self.load > 0.0 { f64::INFINITY } else { 0.0 }
+    }
+}
+
 /// One pool.
 #[derive(Debug, Clone)]
 pub struct Pool {
@@ -102,9 +109,9 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// How full an OSD is to be, as a part; infinite for one that is to hold nothing and holds something.
+    /// How full an OSD is to be; 0 for one that there is not.
     pub fn fill(&self, osd: OsdId) -> f64 {
-        self.osds.get(&osd).map_or(0.0, |o| if o.capacity > 0.0 { o.load / o.capacity } else if o.load > 0.0 { f64::INFINITY } else { 0.0 })
+        self.osds.get(&osd).map_or(0.0, Osd::fill)
     }
 
     /// True if the rule of its pool lets a PG's copy go from one OSD to another.

@@ -32,6 +32,19 @@ pub fn cluster(hosts: &[&[u64]]) -> (OsdMap, PgMap) {
     (map, pgs)
 }
 
+/// Three hosts with OSDs of two classes, and the rules for each: OSDs whose number leaves less than 3 when divided by 5 are `hdd`, the others `nvme`.
+pub fn two_classes() -> (OsdMap, PgMap, [u32; 2]) {
+    let (mut map, pgs) = cluster(&[&[100, 200, 300, 50, 150], &[300, 100, 200, 150, 50], &[200, 300, 100, 50, 150]]);
+    let mut crush = crush::CrushMap::clone(&map.crush);
+    for osd in 0..15 {
+        crush.set_device_class(osd, if osd % 5 < 3 { "hdd" } else { "nvme" }).unwrap();
+    }
+    let rule = |class| crush::SimpleRule { name: class, root: "default", failure_domain: "host", class: Some(class), kind: crush::RuleKind::Replicated };
+    let rules = ["hdd", "nvme"].map(|class| crush.add_simple_rule(rule(class)).unwrap());
+    map.crush = Arc::new(crush);
+    (map, pgs, rules)
+}
+
 fn report(total: u64) -> OsdReport {
     let mut stat = OsdStat::default();
     (stat.statfs.total, stat.statfs.available) = (total, total);

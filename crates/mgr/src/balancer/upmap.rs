@@ -120,6 +120,7 @@ fn keeps_bytes(model: &Model<'_>, pg: PgId, (from, to): (OsdId, OsdId), ends: (f
 
 #[cfg(test)]
 mod tests {
+    use super::super::Step;
     use super::super::testing::*;
     use super::*;
     use crate::pgmap::PgMap;
@@ -129,15 +130,6 @@ mod tests {
     use types::PoolId;
     use types::map::{OsdMap, PgPool};
     use types::pg::PgState;
-
-    fn apply(map: &mut OsdMap, changes: &[Change]) {
-        for change in changes {
-            match change.items.is_empty() {
-                true => drop(map.pg_upmap_items.remove(&change.pg)),
-                false => drop(map.pg_upmap_items.insert(change.pg, change.items.clone())),
-            }
-        }
-    }
 
     const WIDE: Limits = Limits { moves: 10, deviation: 5.0, objects: u64::MAX };
 
@@ -150,7 +142,7 @@ mod tests {
                 return moved;
             }
             moved += changes.len();
-            apply(map, &changes);
+            changes.into_iter().for_each(|change| Step::Upmap(change).apply(map));
             settle(map, pgs);
         }
         panic!("it never ends");
@@ -290,14 +282,7 @@ mod tests {
 
     #[test]
     fn device_classes_are_kept_and_balanced_each_by_itself() {
-        let (mut map, mut pgs) = cluster(&[&[100, 200, 300, 50, 150], &[300, 100, 200, 150, 50], &[200, 300, 100, 50, 150]]);
-        let mut crush = crush::CrushMap::clone(&map.crush);
-        for osd in 0..15 {
-            crush.set_device_class(osd, if osd % 5 < 3 { "hdd" } else { "nvme" }).unwrap();
-        }
-        let rule = |class| crush::SimpleRule { name: class, root: "default", failure_domain: "host", class: Some(class), kind: crush::RuleKind::Replicated };
-        let rules = ["hdd", "nvme"].map(|class| crush.add_simple_rule(rule(class)).unwrap());
-        map.crush = Arc::new(crush);
+        let (mut map, mut pgs, rules) = two_classes();
         add_pool(&mut map, &mut pgs, 1, PgPool::replicated(3, 128, rules[0] as u8), || 2 * GIB);
         add_pool(&mut map, &mut pgs, 2, PgPool::replicated(3, 128, rules[1] as u8), || GIB / 2);
         balance(&mut map, &mut pgs, &WIDE);
