@@ -80,6 +80,7 @@ snapshots: build
 # Erasure-coded pools, with stock tools.
 erasure: build
 	UP="--osds 6" SIZE=2G tests/clients/on_fresh_cluster $(BIN) tests/clients/erasure.py --bin $(BIN)
+	tests/clients/on_fresh_cluster $(BIN) tests/clients/force_create.py --bin $(BIN)
 
 # Pools that compress, checksums of all types, and what devices are taken for.
 compression: build

@@ -263,6 +263,9 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
                 match msg {
                     Message::OsdScrub(order) => self.osd.handle_scrub_order(&order),
                     Message::OsdYield(order) => self.osd.handle_yield(now, &order),
+                    Message::OsdForceCreate(order) => {
+                        self.osd.handle_force_create(now, &mut self.store, order.pgid, &mut self.effects);
+                    }
                     Message::OsdForceRecovery(order) => {
                         self.osd.handle_force_order(now, &mut self.store, &order, &mut self.effects);
                     }

@@ -281,6 +281,16 @@ impl Osd {
         self.loop_back(now, disk, fx);
     }
 
+    /// An operator gives up what is left of one of our PGs.
+    pub fn handle_force_create(&mut self, now: Now, disk: &mut dyn Disk, pgid: PgId, fx: &mut Vec<Effect>) {
+        let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
+        let pg = self.pgs.get_mut(&pgid).filter(|pg| pg.is_primary(cx.sh.whoami));
+        if !pg.is_some_and(|pg| pg.force_create(&mut cx)) {
+            tracing::warn!(pg = %pgid, "is not incomplete here: it does not begin anew");
+        }
+        self.loop_back(now, disk, fx);
+    }
+
     /// Clients of neighbours of our device wait for it.
     pub fn handle_yield(&mut self, now: Now, order: &OsdYield) {
         self.yields_until = now.mono + Duration::from_secs(order.seconds.into());

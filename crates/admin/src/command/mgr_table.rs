@@ -28,6 +28,7 @@ pub const MGR_COMMANDS: &[CommandSpec] = &[
     mgr("pg force-backfill pgid:Pgid*", "backfill these PGs before others", "pg", "rw"),
     mgr("pg cancel-force-recovery pgid:Pgid*", "recover these PGs in their turn again", "pg", "rw"),
     mgr("pg cancel-force-backfill pgid:Pgid*", "backfill these PGs in their turn again", "pg", "rw"),
+    mgr("osd force-create-pg pgid:Pgid yes_i_really_mean_it:Bool?", "give up what is left of an incomplete PG and let it begin anew, empty", "osd", "rw"),
     mgr("osd perf", "latencies of OSDs", "osd", "r"),
     mgr("osd df output_method:Choices?=plain|tree filter_by:Choices?=class|name filter:String?", "how full OSDs are", "osd", "r"),
     mgr("osd blocked-by", "OSDs that others wait for", "osd", "r"),

@@ -1,4 +1,4 @@
-//! Recovery out of turn: which primaries are told to take which PGs before others.
+//! Recovery out of turn: which primaries are told to take which PGs before others. And the end of recovery: PGs that are given up.
 //!
 //! Upstream: DaemonServer::_handle_command (src/mgr/DaemonServer.cc), whose texts these are.
 
@@ -6,7 +6,7 @@ use super::Answer;
 use crate::core::Mgr;
 use admin::command::{Args, Command, CommandError, Reply};
 use std::collections::{BTreeMap, BTreeSet};
-use types::msg::internal::OsdForceRecovery;
+use types::msg::internal::{OsdForceCreate, OsdForceRecovery};
 use types::pg::PgState;
 use types::{Errno, OsdId, PgId};
 
@@ -55,6 +55,34 @@ impl Mgr {
     pub(super) fn force_pools(&mut self, command: &Command, args: &Args) -> Answer {
         let pgs = self.named_pools(args)?.into_iter().flat_map(|pool| self.osdmap().pgs(pool)).collect();
         self.force(command, pgs)
+    }
+
+    /// Tells the primary of an incomplete PG to give up what is left. Stock answers the same of any PG, and changes nothing where a copy
+    /// is left: OSDMonitor::prepare_command_impl (src/mon/OSDMonitor.cc).
+    pub(super) fn force_create_pg(&mut self, args: &Args) -> Answer {
+        let text = args.require("pgid")?;
+        let pg = args.pg("pgid").ok_or_else(|| CommandError::invalid(format!("invalid pgid '{text}'")))?;
+        if !self.osdmap().pool_by_id(pg.pool).is_some_and(|pool| pg.seed < pool.pg_num) {
+            return Err(CommandError::new(Errno::ENOENT, format!("pg {pg} should not exist")));
+        }
+        if !args.flag("yes_i_really_mean_it") {
+            let why = "what is left of the PG on any OSD will be deleted, and its objects are lost for good; with an OSD that is away their missing parts \
+                may come back. Pass --yes-i-really-mean-it if that is what you want";
+            return Err(CommandError::new(Errno::EPERM, why));
+        }
+        let state = self.pgs().pgs.get(&pg).map(|stat| stat.state).unwrap_or(PgState::UNKNOWN);
+        if state.has(PgState::DOWN) {
+            return Err(CommandError::new(Errno::EBUSY, format!("pg {pg} waits for OSDs that are away (ceph pg {pg} query: blocked_by): declare them lost first")));
+        }
+        if !state.has(PgState::INCOMPLETE) {
+            return Err(CommandError::invalid(format!("pg {pg} is {state}, not incomplete: it is not created anew")));
+        }
+        let primary = self.osdmap().pg_to_up_acting(pg).acting_primary;
+        if !self.connected.contains(&primary) {
+            return Err(CommandError::new(Errno::EAGAIN, format!("pg {pg} primary osd.{primary} is not currently connected")));
+        }
+        self.orders.push((primary, OsdForceCreate { pgid: pg }.into()));
+        Ok(Reply::status(format!("pg {pg} now creating, ok")))
     }
 
     /// Tells primaries of those that it makes sense for; an error is one only if there are none.

@@ -46,6 +46,7 @@ impl Mgr {
             ["osd", "pool", "force-recovery" | "force-backfill" | "cancel-force-recovery" | "cancel-force-backfill"] => {
                 self.force_pools(command, args)
             }
+            ["osd", "force-create-pg"] => self.force_create_pg(args),
             ["pg", "scrub" | "deep-scrub" | "repair"] => self.scrub_pg(command, args),
             ["osd", "scrub" | "deep-scrub" | "repair"] => self.scrub_osds(command, args),
             ["osd", "pool", "scrub" | "deep-scrub" | "repair"] => self.scrub_pools(command, args),

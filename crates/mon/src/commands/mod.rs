@@ -142,8 +142,8 @@ pub fn find(table: &'static Table, prefix: &str) -> Option<&'static Entry> {
 }
 
 /// Commands, or families of commands, of stock Ceph that have nothing behind them here yet.
-const NOT_YET: [&str; 9] = [
-    "fs", "mds", "osd tier", "mon set-addrs", "mon set-weight", "mon enable_stretch_mode", "osd force-create-pg",
+const NOT_YET: [&str; 8] = [
+    "fs", "mds", "osd tier", "mon set-addrs", "mon set-weight", "mon enable_stretch_mode",
     "osd force_healthy_stretch_mode", "osd force_recovery_stretch_mode",
 ];
 

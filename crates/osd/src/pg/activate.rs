@@ -166,6 +166,7 @@ impl Pg {
         self.history.last_epoch_started = self.history.last_epoch_started.max(h.last_epoch_started);
         self.history.last_epoch_clean = self.history.last_epoch_clean.max(h.last_epoch_clean);
         self.history.approximate |= h.approximate;
+        self.history.began_anew = h.began_anew;
         self.learn_scrubs(h.scrubs);
     }
 

@@ -187,6 +187,7 @@ impl Pg {
         h.last_epoch_started = h.last_epoch_started.max(theirs.last_epoch_started);
         h.last_epoch_clean = h.last_epoch_clean.max(theirs.last_epoch_clean);
         h.approximate |= theirs.approximate;
+        h.began_anew = h.began_anew.max(theirs.began_anew);
         h.scrubs = both_scrubbed(&h.scrubs, &theirs.scrubs);
         let new: Vec<Interval> = source.walk.past.iter().filter(|i| !self.walk.past.contains(i)).cloned().collect();
         self.walk.past.extend(new);

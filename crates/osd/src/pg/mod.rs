@@ -8,6 +8,7 @@
 
 mod acting;
 mod activate;
+mod anew;
 mod backfill;
 mod backoff;
 mod copy;
@@ -145,6 +146,8 @@ pub(crate) struct Pg {
     acting_asked: Option<(Vec<OsdId>, types::Mono)>,
     /// Strays whose copies are to be removed when the PG is clean.
     strays: BTreeSet<OsdId>,
+    /// While it is removed: an empty copy follows.
+    anew: Option<anew::Anew>,
 }
 
 /// An operation that waits for data.
@@ -202,6 +205,7 @@ impl Pg {
             trims: trim::Trims::default(),
             acting_asked: None,
             strays: BTreeSet::new(),
+            anew: None,
         }
     }
 
@@ -230,6 +234,10 @@ impl Pg {
             self.store_meta(cx);
         }
         if matches!(self.stage, Stage::Removing) {
+            if !is_gone && self.anew.is_some() && self.walk.since == since {
+                return;
+            }
+            self.anew = None;
             if !is_gone && self.walk.mapping.involves(cx.sh.whoami) {
                 self.stop_removal(cx);
             }
@@ -299,6 +307,7 @@ impl Pg {
         let late = self.is_primary(cx.sh.whoami) && round != self.round();
         match m.body {
             PgBody::Query => return self.send_info(cx, from, round),
+            PgBody::Void { began } if round.interval == self.walk.since => return self.handle_void(cx, from, round, began),
             PgBody::Pull { object, .. } if matches!(self.stage, Stage::Removing) => {
                 return cx.send_pg(from, self.id, round, PgBody::PullFailed { object }, Durable::Now);
             }
@@ -343,7 +352,7 @@ impl Pg {
             PgBody::Backfilled { end } => self.handle_backfilled(cx, from, &end),
             PgBody::AskOlder { objects } => self.handle_ask_older(cx, from, round, objects),
             PgBody::Older { held } => self.handle_older(cx, from, held),
-            PgBody::Remove => {}
+            PgBody::Remove | PgBody::Void { .. } => {}
         }
         self.pump(cx);
     }
@@ -351,7 +360,8 @@ impl Pg {
     /// A step of ours is on stable storage.
     pub fn handle_step(&mut self, cx: &mut Cx<'_>, round: Round, step: PgStep) {
         if matches!(step, PgStep::Removed) {
-            return self.continue_removal(cx);
+            self.continue_removal(cx);
+            return self.is_emptied(cx);
         }
         if round != self.round() {
             return;

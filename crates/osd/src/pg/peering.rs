@@ -145,7 +145,7 @@ impl Pg {
     /// A copy's description: an answer to our question, or a stray's offer, or an answer that came too late.
     pub(super) fn handle_info(&mut self, cx: &mut Cx<'_>, from: OsdId, late: bool, info: PeerInfo) {
         let is_stray = info.exists && !self.walk.mapping.involves(from);
-        if let (true, Some(shard)) = (is_stray, info.shard) {
+        if let (true, false, Some(shard)) = (is_stray, self.is_void(&info), info.shard) {
             self.shards.insert(from, shard);
         }
         if is_stray && self.is_primary(cx.sh.whoami) {
@@ -154,7 +154,7 @@ impl Pg {
                 return self.remove_strays(cx);
             }
         }
-        if info.exists && from != cx.sh.whoami && !self.walk.mapping.acting.contains(&from) {
+        if info.exists && !self.is_void(&info) && from != cx.sh.whoami && !self.walk.mapping.acting.contains(&from) {
             self.handle_holder(cx, from);
         }
         if !info.exists && matches!(self.stage, Stage::Active) {
@@ -176,6 +176,10 @@ impl Pg {
         if !matches!(&p.step, Step::GetInfo { waiting_for } if waiting_for.is_empty()) {
             return;
         }
+        if self.waits_for_void_copies(cx) {
+            return;
+        }
+        let Stage::Peering(p) = &self.stage else { return };
         let histories = p.infos.values().filter(|i| i.exists).map(|i| i.history);
         let scrubs = histories.clone().map(|h| h.scrubs).max_by_key(|s| s.count);
         let newest = histories.clone().map(|h| h.last_epoch_started).max().unwrap_or_default();

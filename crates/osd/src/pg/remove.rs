@@ -65,6 +65,6 @@ impl Pg {
 
     /// True if nothing of it is left, on disk or in flight.
     pub fn is_removed(&self) -> bool {
-        matches!(self.stage, Stage::Removing) && !self.exists_on_disk
+        matches!(self.stage, Stage::Removing) && !self.exists_on_disk && self.anew.is_none()
     }
 }

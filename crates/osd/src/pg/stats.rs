@@ -67,6 +67,7 @@ impl Pg {
                 Step::WaitUnread { .. } => PgState::PEERING | PgState::WAIT,
                 _ => PgState::PEERING,
             },
+            Stage::Removing if self.anew.is_some() => PgState::CREATING,
             Stage::Follower { .. } | Stage::Removing => PgState::UNKNOWN,
         };
         if matches!(self.stage, Stage::Active) && !self.serves() {

@@ -428,6 +428,11 @@ impl Cluster {
         self.turn(osd, |core, store, now, fx| core.handle_force_order(now, store, &order, fx));
     }
 
+    /// An operator gives up what is left of an incomplete PG.
+    pub fn order_create(&mut self, pg: PgId) {
+        self.turn(self.primary(pg), |core, store, now, fx| core.handle_force_create(now, store, pg, fx));
+    }
+
     /// Scrubs the only PG and waits for it: the primary's last word on it.
     pub fn scrub(&mut self, deep: bool, repair: bool) -> String {
         let (said, primary) = (self.said.len(), self.primary(self.pgs()[0]));

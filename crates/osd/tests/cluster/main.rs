@@ -1,5 +1,6 @@
 //! Several OSD cores together: replication, peering and recovery under crashes, with every choice made by a seed.
 
+mod anew;
 mod attempts;
 mod backoffs;
 mod erasure;

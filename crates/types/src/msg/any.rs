@@ -71,7 +71,7 @@ messages! {
     internal::OsdBoot, internal::OsdAlive, internal::OsdFailure, internal::OsdMarkMeDown,
     internal::OsdMarkMeDownAck, internal::OsdBeacon, internal::OsdCapacity,
     internal::PgTempRequest, internal::PgReadyToMerge, internal::MgrStats, internal::MgrDigest, internal::MgrBeacon,
-    internal::OsdScrub, internal::MonCopy, internal::OsdForceRecovery, internal::OsdYield,
+    internal::OsdScrub, internal::MonCopy, internal::OsdForceRecovery, internal::OsdForceCreate, internal::OsdYield,
     internal_mon::MonPeer, internal_mon::MonPeerReply,
     internal_osd::RepOp, internal_osd::RepOpReply, internal_osd::PgMessage, internal_osd::OsdHeartbeat, internal_osd::OsdPing, internal_osd::OsdSessionLost,
     internal_osd::ShardRead, internal_osd::ShardReadReply,

@@ -209,6 +209,11 @@ message! {
     OsdYield = 0x7016, v 1, c 1, p 127 { seconds: u32, }
 }
 
+message! {
+    /// An operator gives up what is left of an incomplete PG: it begins anew with nothing in it. From the manager to its primary.
+    OsdForceCreate = 0x7017, v 1, c 1, p 127 { pgid: PgId, }
+}
+
 /// What a report says of its target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Encode, Decode)]
 pub enum FailureKind {

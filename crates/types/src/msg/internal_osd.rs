@@ -195,7 +195,7 @@ impl PeerInfo {
 
 /// What an OSD knows of the PG as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 3, compat = 1)]
+#[denc(v = 4, compat = 1)]
 pub struct PeerHistory {
     pub epoch_created: Epoch,
     /// The newest interval in which every acting copy is known to have gone active.
@@ -207,6 +207,9 @@ pub struct PeerHistory {
     /// The PG was split, or unfound objects of it were given up, and it has not been counted since: its totals are guesses.
     #[denc(since = 3)]
     pub approximate: bool,
+    /// When the PG last began anew with nothing in it, on an operator's order; 0: it is what it was when its pool was made.
+    #[denc(since = 4)]
+    pub began_anew: Epoch,
 }
 
 /// When the copies of a PG were last compared, and what came of it.
@@ -348,6 +351,10 @@ pub enum PgBody {
     /// Your copy is not needed any more.
     #[denc(tag = 15)]
     Remove,
+    /// Your copy is of a PG that does not count: the one that does began in that epoch, or, if it is 0, has never begun anew. Delete what you
+    /// have, and then describe an empty copy.
+    #[denc(tag = 42)]
+    Void { began: Epoch },
     /// Your push of this object finds no room here.
     #[denc(tag = 19)]
     TooFull { object: HObject, push: u64 },
@@ -457,6 +464,7 @@ mod tests {
             PgBody::Trim { to: EVersion { epoch: Epoch(3), version: 9 } },
             PgBody::Settled { to: EVersion { epoch: Epoch(3), version: 9 } },
             PgBody::Remove,
+            PgBody::Void { began: Epoch(7) },
             PgBody::PullFailed { object: HObject::min() },
             PgBody::Scrub { scrub: 3, begin: HObject::min(), end: HObject::max(), deep: true, trust_s: 7 },
             PgBody::ScrubMap {
