@@ -169,7 +169,7 @@ impl Scenario {
         let faults = faults(rng, &plan, writers + sharers, beyond);
         let snappers = usize::from(!beyond && !fills && apart.random_ratio(2, 3));
         let mut s = Scenario { seed, plan, tunables, work, writers, sharers, snappers, beyond, faults };
-        if !beyond && !fills && apart.random_ratio(1, 3) {
+        if !fills && apart.random_ratio(1, 3) {
             s.encode(&mut apart);
         }
         s
@@ -182,14 +182,28 @@ impl Scenario {
             4 => &[(2, 2), (3, 1), (2, 1)],
             _ => &[(3, 2), (4, 1), (2, 2), (2, 1)],
         };
-        let (k, m) = shapes[rng.random_range(0..shapes.len())];
-        self.plan.coded = Some((k, [4096, 1024, 256][rng.random_range(0..3)]));
+        let (mut k, mut m) = shapes[rng.random_range(0..shapes.len())];
+        let chunk = [4096, 1024, 256][rng.random_range(0..3)];
+        let is_wide = rng.random_ratio(1, 6);
+        if is_wide {
+            (k, m) = [(8, 3), (6, 3), (4, 4), (5, 2), (4, 2)][rng.random_range(0..5)];
+            self.plan.osds = (k + m) as usize + rng.random_range(0..2);
+        }
+        self.plan.coded = Some((k, chunk));
         (self.plan.size, self.plan.min_size) = (k + m, k + 1.min(m - 1));
         self.work.omaps = false;
+        if is_wide {
+            // The hosts that they are about have other numbers now.
+            self.faults = faults(rng, &self.plan, self.writers + self.sharers, self.beyond);
+        }
+        // Whoever has too few shards left has nothing that could be given up: nothing brings these placement groups back.
+        let mut gone = std::collections::BTreeSet::new();
         let mut most = (self.plan.pgs, self.plan.pgs);
         for planned in &mut self.faults {
             match &mut planned.fault {
                 Fault::ReplaceDisks { osds, .. } => osds.truncate(m as usize),
+                Fault::Gone { osds } => osds.retain(|osd| gone.contains(osd) || gone.len() < m as usize && gone.insert(*osd)),
+                Fault::GiveUp { revert, .. } => *revert = false,
                 // Their PGs are not merged.
                 Fault::PgNum { pg_num, pgp_num } => {
                     most = (most.0.max(*pg_num), most.1.max(*pgp_num));
