@@ -31,9 +31,11 @@ def lose_disks(client, args, osds):
         match("declare them lost first", force(client, pg, EBUSY))
     for osd in osds:
         client.ceph("osd", "lost", osd, "--yes-i-really-mean-it")
+        client.ceph("osd", "destroy", osd, "--yes-i-really-mean-it")
         shutil.rmtree("%s/osd.%d" % (home, osd))
         os.mkdir("%s/osd.%d" % (home, osd))
-    subprocess.run([args.bin, "up", "--dir", home], check=True, stdout=subprocess.DEVNULL)
+    # It waits for placement groups to become active, for a while.
+    return subprocess.Popen([args.bin, "up", "--dir", home], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 def main():
     args = arguments(__doc__).parse_args()
@@ -55,7 +57,7 @@ def main():
     match("should not exist", force(client, some.split(".")[0] + ".77", ENOENT))
     match("should not exist", force(client, "77.0", ENOENT))
 
-    lose_disks(client, args, [1, 2])
+    comes_up = lose_disks(client, args, [1, 2])
     until(all_are(client, "incomplete"), "incomplete placement groups", 120)
     until(all_are(client, "clean", PLAIN), "a whole replicated pool", 120)
     match("PG_AVAILABILITY", client.ceph("health", "detail")[0])
@@ -63,6 +65,7 @@ def main():
         match("--yes-i-really-mean-it", force(client, pg, EPERM, sure=False))
         match("pg %s now creating, ok" % pg, force(client, pg, 0))
     until(all_are(client, "clean"), "placement groups that have begun anew", 60)
+    equal(comes_up.wait(60), 0, "cuttlebone up")
     for n in range(300):
         equal(coded.read("o%d" % n), -ENOENT, "an object that is lost")
     equal(client.rados("-p", POOL, "ls")[0], "", "objects that are left")
