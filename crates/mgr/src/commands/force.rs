@@ -62,7 +62,7 @@ impl Mgr {
     pub(super) fn force_create_pg(&mut self, args: &Args) -> Answer {
         let text = args.require("pgid")?;
         let pg = args.pg("pgid").ok_or_else(|| CommandError::invalid(format!("invalid pgid '{text}'")))?;
-        if !self.osdmap().pool_by_id(pg.pool).is_some_and(|pool| pg.seed < pool.pg_num) {
+        if self.osdmap().pool_by_id(pg.pool).is_none_or(|pool| pg.seed >= pool.pg_num) {
             return Err(CommandError::new(Errno::ENOENT, format!("pg {pg} should not exist")));
         }
         if !args.flag("yes_i_really_mean_it") {
