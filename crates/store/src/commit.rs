@@ -291,6 +291,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Goes on with the batch: little by little, for every flush has to wait for what the device has been given before.
     fn drive_deferred_batch(&mut self) {
         while let Some((class, first, list)) = self.deferred.batch.as_mut().and_then(|b| b.next_write(self.config.deferred_window_bytes)) {
+            // Nobody waits for their places while the log has room: whoever reads goes first.
+            let class = if self.deferred.total_bytes() < self.config.deferred_bytes_max / 2 { Class::BestEffort } else { class };
             let id = self.io(IoKind::DeferredWrite { bytes: list.len() as u64 });
             self.want(class, id, Job::Write { off: first * BLOCK, data: list });
         }

@@ -12,7 +12,11 @@ const MS: u64 = 1_000_000;
 
 /// A store with so many objects of a block each, on the device and nowhere else.
 fn filled(objects: u32) -> (Driver, ChaCha8Rng) {
-    let (mut d, mut rng) = mounted(64 << 20, StoreConfig { data_cache_bytes: 0, joined_read_bytes: 0, ..StoreConfig::default() });
+    filled_with(objects, StoreConfig::default())
+}
+
+fn filled_with(objects: u32, config: StoreConfig) -> (Driver, ChaCha8Rng) {
+    let (mut d, mut rng) = mounted(64 << 20, StoreConfig { data_cache_bytes: 0, joined_read_bytes: 0, ..config });
     for n in 0..objects {
         d.commit(&mut rng, write(&object(COLL, n), 0, vec![n as u8; 4096]));
     }
@@ -47,6 +51,24 @@ fn answers(d: &mut Driver, each: u64, most: usize) -> Vec<ReadId> {
     }
 }
 
+/// Lets the store see what the device can do: a block in a millisecond.
+fn learn(d: &mut Driver, rng: &mut ChaCha8Rng) {
+    for n in 0..3000 {
+        d.store.handle_timeout(d.now);
+        // Several at a time, or it would not be known whether it could do more.
+        for i in 0..if n == 0 { 8 } else { 1 } {
+            read(d, (n + i) % 400, Class::Client);
+        }
+        d.settle();
+        d.reads.clear();
+        d.now.mono.0 += MS;
+        let io = d.disk.pending()[0].0;
+        d.complete(io);
+    }
+    d.run(rng);
+    d.reads.clear();
+}
+
 #[test]
 fn a_client_does_not_wait_for_all_that_recovery_wants() {
     let (mut d, _) = filled(200);
@@ -65,21 +87,7 @@ fn a_client_does_not_wait_for_all_that_recovery_wants() {
 fn shares_are_of_the_device_s_time() {
     let (mut d, mut rng) = filled(400);
     d.now.mono.0 = 1000 * MS;
-    // First it has to be seen what the device can do.
-    for n in 0..3000 {
-        d.store.handle_timeout(d.now);
-        // Several at a time, or it would not be known whether it could do more.
-        for i in 0..if n == 0 { 8 } else { 1 } {
-            read(&mut d, (n + i) % 400, Class::Client);
-        }
-        d.settle();
-        d.reads.clear();
-        d.now.mono.0 += MS;
-        let io = d.disk.pending()[0].0;
-        d.complete(io);
-    }
-    d.run(&mut rng);
-    d.reads.clear();
+    learn(&mut d, &mut rng);
     assert!(d.store.device().is_learned());
     let each = d.store.device().per_second(qos::Io::Read, 4096);
     assert!(each > 900.0 && each < 1100.0, "{each}");
@@ -118,6 +126,43 @@ fn a_limit_leaves_no_quick_device_idle_that_is_taken_for_a_slow_one() {
     }
     let took = (d.now.mono - begin).as_millis();
     assert!((1000..3000).contains(&took), "{took} ms");
+}
+
+#[test]
+fn deferred_writes_go_behind_reads_while_the_log_has_room() {
+    // 100 blocks wait for their places, and sixteen reads are always wanted: writes that were done with the first 64 reads.
+    let beside_reads = |deferred_bytes_max| {
+        let (mut d, mut rng) = filled_with(400, StoreConfig { deferred_window_bytes: 128 << 10, deferred_bytes_max, ..StoreConfig::default() });
+        d.now.mono.0 = 1000 * MS;
+        learn(&mut d, &mut rng);
+        for n in (0..400).step_by(4) {
+            d.commit(&mut rng, write(&object(COLL, n), 0, vec![!n as u8; 4096]));
+        }
+        d.store.set_share(d.now, Class::Client, Share { reservation: 0, weight: 9, limit: None });
+        d.store.set_share(d.now, Class::BestEffort, Share { reservation: 0, weight: 1, limit: None });
+        let mut wanted = (1..400).step_by(4);
+        for n in wanted.by_ref().take(16) {
+            read(&mut d, n, Class::Client);
+        }
+        d.store.write_deferred();
+        let (mut writes, mut answered) = (0, 0);
+        while answered < 64 {
+            d.settle();
+            let done = std::mem::take(&mut d.reads).len();
+            answered += done;
+            for n in wanted.by_ref().take(done) {
+                read(&mut d, n, Class::Client);
+            }
+            d.settle();
+            let (io, kind) = d.disk.pending()[0];
+            writes += u32::from(matches!(kind, store::mem::MemIo::Write(_)));
+            d.now.mono.0 += MS;
+            d.complete(io);
+        }
+        writes
+    };
+    let (roomy, tight) = (beside_reads(64 << 20), beside_reads(500 << 10));
+    assert!(roomy * 2 < tight, "{roomy} writes beside the reads where there is room, {tight} where there is little");
 }
 
 #[test]
