@@ -139,7 +139,7 @@ mutants: linearizability
 TESTS := build lint unit clients checks script wrong restart replace networks capacity chaos-short sim-seeds balance scrub compression snapshots erasure full memory devices fuzz
 
 # Everything, and how long each of it took. Built first: of a machine that has nothing yet, that is half the time.
-test: deps
+test:
 	@KEEP_GOING=$(findstring k,$(firstword -$(MAKEFLAGS))) scripts/test-all $(MAKE) $(TESTS)
 
 # What we encode, read by another Ceph's ceph-dencoder (Debian 11, in a directory of its own made with debootstrap).

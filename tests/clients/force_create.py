@@ -5,7 +5,7 @@ force-create-pg` is refused for any others, and makes these anew, empty. A repli
     force_create.py -c DIR/ceph.conf --bin BINARY       (three OSDs)
 """
 import os, shutil, signal, subprocess
-from harness import Client, arguments, check, equal, match, until
+from harness import Client, arguments, equal, match, until
 from snapshots import Librados, scrubbed
 from stock_cluster import read_pids
 

@@ -3,6 +3,7 @@
 //! Upstream: DaemonServer::_handle_command (src/mgr/DaemonServer.cc), whose texts these are.
 
 use super::Answer;
+use super::pg::named_pg;
 use crate::core::Mgr;
 use admin::command::{Args, Command, CommandError, Reply};
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,8 +61,7 @@ impl Mgr {
     /// Tells the primary of an incomplete PG to give up what is left. Stock answers the same of any PG, and changes nothing where a copy
     /// is left: OSDMonitor::prepare_command_impl (src/mon/OSDMonitor.cc).
     pub(super) fn force_create_pg(&mut self, args: &Args) -> Answer {
-        let text = args.require("pgid")?;
-        let pg = args.pg("pgid").ok_or_else(|| CommandError::invalid(format!("invalid pgid '{text}'")))?;
+        let pg = named_pg(args)?;
         if self.osdmap().pool_by_id(pg.pool).is_none_or(|pool| pg.seed >= pool.pg_num) {
             return Err(CommandError::new(Errno::ENOENT, format!("pg {pg} should not exist")));
         }
@@ -77,10 +77,7 @@ impl Mgr {
         if !state.has(PgState::INCOMPLETE) {
             return Err(CommandError::invalid(format!("pg {pg} is {state}, not incomplete: it is not created anew")));
         }
-        let primary = self.osdmap().pg_to_up_acting(pg).acting_primary;
-        if !self.connected.contains(&primary) {
-            return Err(CommandError::new(Errno::EAGAIN, format!("pg {pg} primary osd.{primary} is not currently connected")));
-        }
+        let primary = self.connected_primary(pg)?;
         self.orders.push((primary, OsdForceCreate { pgid: pg }.into()));
         Ok(Reply::status(format!("pg {pg} now creating, ok")))
     }

@@ -179,13 +179,18 @@ impl Mgr {
     }
 
     pub(super) fn known_pg(&self, args: &Args) -> Result<PgId, CommandError> {
-        let text = args.require("pgid")?;
-        let pg = args.pg("pgid").ok_or_else(|| CommandError::invalid(format!("invalid pgid '{text}'")))?;
+        let pg = named_pg(args)?;
         match self.pgs().pgs.contains_key(&pg) {
             true => Ok(pg),
             false => Err(CommandError::new(Errno::ENOENT, format!("pg {pg} does not exist"))),
         }
     }
+}
+
+/// The PG that is named, whether there is such a one or not.
+pub(super) fn named_pg(args: &Args) -> Result<PgId, CommandError> {
+    let text = args.require("pgid")?;
+    args.pg("pgid").ok_or_else(|| CommandError::invalid(format!("invalid pgid '{text}'")))
 }
 
 fn no_pool(name: &str) -> CommandError {

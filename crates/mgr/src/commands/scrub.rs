@@ -12,16 +12,21 @@ use types::{Errno, OsdId, PgId};
 impl Mgr {
     pub(super) fn scrub_pg(&mut self, command: &Command, args: &Args) -> Answer {
         let pg = self.known_pg(args)?;
-        let (kind, primary) = (kind(command), self.osdmap().pg_to_up_acting(pg).acting_primary);
-        let again = |text: String| Err(CommandError::new(Errno::EAGAIN, text));
-        if primary.0 < 0 {
-            return again(format!("pg {pg} has no primary osd"));
-        }
-        if !self.connected.contains(&primary) {
-            return again(format!("pg {pg} primary osd.{primary} is not currently connected"));
-        }
+        let (kind, primary) = (kind(command), self.connected_primary(pg)?);
         self.order(primary, vec![pg], kind);
         Ok(Reply::status(format!("instructing pg {pg} on osd.{primary} to {kind}")))
+    }
+
+    /// The primary of a PG, which can be told something.
+    pub(super) fn connected_primary(&self, pg: PgId) -> Result<OsdId, CommandError> {
+        let primary = self.osdmap().pg_to_up_acting(pg).acting_primary;
+        match primary {
+            OsdId(..0) => Err(CommandError::new(Errno::EAGAIN, format!("pg {pg} has no primary osd"))),
+            _ if !self.connected.contains(&primary) => {
+                Err(CommandError::new(Errno::EAGAIN, format!("pg {pg} primary osd.{primary} is not currently connected")))
+            }
+            _ => Ok(primary),
+        }
     }
 
     pub(super) fn scrub_osds(&mut self, command: &Command, args: &Args) -> Answer {

@@ -58,7 +58,7 @@ impl Pg {
     }
 
     /// Nothing is left of the old copy.
-    pub(super) fn is_emptied(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn emptied(&mut self, cx: &mut Cx<'_>) {
         let Some(anew) = self.anew.take_if(|_| !self.exists_on_disk) else { return };
         self.watches.drop_all(&mut cx.sh.orphaned);
         let empty = Pg::new(self.id, std::mem::take(&mut self.walk));
@@ -82,16 +82,13 @@ impl Pg {
     pub(super) fn waits_for_void_copies(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(p) = self.peering() else { return false };
         let Some(began) = p.infos.values().filter(|i| i.exists).max_by_key(|i| weight(i)).map(|i| i.history.began_anew) else { return false };
-        let is_void = |i: &PeerInfo| i.exists && i.history.began_anew != began;
-        let (inside, outside): (Vec<OsdId>, Vec<OsdId>) =
-            p.infos.iter().filter(|(_, i)| is_void(i)).map(|(osd, _)| *osd).partition(|osd| self.walk.mapping.involves(*osd));
-        if began > Epoch(0) {
-            self.forget_before(began);
-        }
-        if inside.contains(&cx.sh.whoami) {
+        if self.history.began_anew != began {
             self.begin_anew(cx, Anew { began, told_by: None });
             return true;
         }
+        let (inside, outside): (Vec<OsdId>, Vec<OsdId>) =
+            p.infos.iter().filter(|(_, i)| self.is_void(i)).map(|(osd, _)| *osd).partition(|osd| self.walk.mapping.involves(*osd));
+        self.forget_before(began);
         for osd in &inside {
             cx.send_pg(*osd, self.id, self.round(), PgBody::Void { began }, Durable::Now);
         }

@@ -361,7 +361,7 @@ impl Pg {
     pub fn handle_step(&mut self, cx: &mut Cx<'_>, round: Round, step: PgStep) {
         if matches!(step, PgStep::Removed) {
             self.continue_removal(cx);
-            return self.is_emptied(cx);
+            return self.emptied(cx);
         }
         if round != self.round() {
             return;
