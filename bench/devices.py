@@ -9,14 +9,12 @@ means with the half width of their 95% confidence interval, and of each place ag
 """
 import json, math, os, shutil, statistics, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
-from qos import OursOnDisks, fill, offer
+from qos import OursOnDisks, drain, fill, offer
 from recovery import ceph, inside, make_pool, output
 from side_by_side import arguments
 from slow_disk import SlowDisk, lacks
 
 POOL, COLD = "p", 400
-# Bytes that an OSD keeps until they are worth a flush.
-BATCH = 4 << 20
 # Sets ten omap keys of objects at random: CONF POOL DEPTH SECONDS.
 OMAP = """
 import json, random, sys, threading, time, rados
@@ -40,9 +38,22 @@ at = lambda part: latencies[int(len(latencies) * part)] * 1e3
 print(json.dumps({"IOPS": len(latencies) / took, "p50 ms": at(.5), "p99 ms": at(.99)}))
 cluster.shutdown()
 """
+
+def small_writes(cluster, seconds):
+    return offer(cluster, POOL, "write", "load-", 64, 4 << 20, 4096, 16, 0, seconds)
+
+def cold_reads(cluster, seconds):
+    return offer(cluster, POOL, "read", "cold-", COLD, 256 << 10, 4096, 16, 0, seconds)
+
+def reads_after_writes(cluster, seconds):
+    """What was just written waits for its place while others read."""
+    output(small_writes(cluster, seconds))
+    return cold_reads(cluster, seconds)
+
 LOADS = {
-    "4 KiB writes": lambda c, s: offer(c, POOL, "write", "load-", 64, 4 << 20, 4096, 16, 0, s),
-    "cold reads of 4 KiB": lambda c, s: offer(c, POOL, "read", "cold-", COLD, 256 << 10, 4096, 16, 0, s),
+    "4 KiB writes": small_writes,
+    "cold reads of 4 KiB": cold_reads,
+    "cold reads while small writes wait": reads_after_writes,
     "omap, ten keys a write": lambda c, s: inside(c, OMAP, POOL, "16", str(s)),
     "4 MiB writes": lambda c, s: offer(c, POOL, "write", "large-", 32, 4 << 20, 4 << 20, 4, 0, s),
 }
@@ -121,13 +132,6 @@ def log_is_apart(cluster):
     """True if the log went where the link says."""
     return json.loads(ceph(cluster, "osd", "metadata", "0"))["bluefs_dedicated_wal"] == "1"
 
-def drain(cluster):
-    """Waits until no more is left to be written to its place later than what stays for a batch."""
-    throttle = "throttle-bluestore_throttle_deferred_bytes"
-    waiting = lambda n: json.loads(ceph(cluster, "tell", "osd.%d" % n, "perf", "dump", throttle))[throttle]["val"]
-    while any(waiting(n) > BATCH for n in range(3)):
-        time.sleep(1)
-
 def measure(a, base, results):
     for at, place in enumerate(PLACES):
         home = "%s/%d" % (base, at)
@@ -149,7 +153,7 @@ def measure(a, base, results):
                 for _ in range(a.repeat):
                     row = json.loads(output(begin(cluster, a.seconds)))
                     results.setdefault(load, {}).setdefault(place, []).append(row)
-                    print("%-24s %-26s %s" % (load, place, "  ".join("%s %.4g" % (k, v) for k, v in row.items() if v is not None)), flush=True)
+                    print("%-34s %-26s %s" % (load, place, "  ".join("%s %.4g" % (k, v) for k, v in row.items() if v is not None)), flush=True)
                     # What was put off is not the next one's.
                     time.sleep(a.pause)
         finally:

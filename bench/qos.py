@@ -10,6 +10,7 @@ Each cluster by itself, one after the other (they would share a core otherwise):
             another pool
   shares    the same profiles, while a client reads cold objects, sixteen at a time, and more recovers than can in that time: what each class had of the
             disks' time while each of both had work waiting (ours only: of its counters `perf dump device`)
+Each begins when what was written before is in its place: a log that is full makes a client as slow as the disk.
 Stock before Quincy has no profiles: for Pacific the three are one and the same. Needs root (see tests/clients/slow_disk.py).
 """
 import json, os, shutil, statistics, subprocess, sys, tempfile, threading, time
@@ -21,6 +22,8 @@ from stock_cluster import StockCluster
 
 PROFILES = {"balanced": (50, 50), "high_client_ops": (60, 40), "high_recovery_ops": (30, 70)}
 POOL, SCRUBBED = "load", "scrubbed"
+# Bytes that an OSD keeps until they are worth a flush.
+BATCH = 4 << 20
 class OursOnDisks(Ours):
     """OSDs of `up` on given devices; database and log stay in the OSD's directory."""
 
@@ -89,9 +92,17 @@ def profile(cluster, name):
 def scrub(cluster):
     tool(cluster, "ceph", "osd", "pool", "deep-scrub", SCRUBBED)
 
+def drain(cluster):
+    """Waits until no more is left to be written to its place later than what stays for a batch."""
+    throttle = "throttle-bluestore_throttle_deferred_bytes"
+    waiting = lambda n: json.loads(ceph(cluster, "tell", "osd.%d" % n, "perf", "dump", throttle))[throttle]["val"]
+    while any(waiting(n) > BATCH for n in range(3)):
+        time.sleep(1)
+
 def settle(cluster, seconds=20):
     """What was put off is written."""
     time.sleep(seconds)
+    drain(cluster)
 
 class Promise(threading.Thread):
     """What `ceph progress` says of the time that is left."""
@@ -118,7 +129,7 @@ class Promise(threading.Thread):
 def recover(cluster, name, a):
     profile(cluster, name)
     behind(cluster, "small-", a.objects)
-    settle(cluster, 5)
+    time.sleep(5)
     before = device_time(cluster)
     watch = inside(cluster, WATCH, str(a.limit))
     watch.stdout.readline()
@@ -155,7 +166,7 @@ def shares(cluster, name, a):
     """What each class has while clients and recovery both have work waiting on a disk, by that disk's own word."""
     profile(cluster, name)
     behind(cluster, "more-", 3 * a.objects)
-    settle(cluster)
+    time.sleep(20)
     client = offer(cluster, SCRUBBED, "read", "cold-", a.cold, 256 << 10, 4096, 16, 0, 3600)
     start_again(cluster, 2)
     scrub(cluster)

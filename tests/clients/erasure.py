@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Erasure-coded pools, as stock clients make and use them: profiles, pools, whole objects and parts of them written and read
-through the death of an OSD, with snapshots, scrubs, more placement groups and OSDs that leave; and what such pools refuse.
+through the death of an OSD, with snapshots, scrubs, more and fewer placement groups and OSDs that leave; and what such pools refuse.
 
     erasure.py -c DIR/ceph.conf [--bin BINARY]        (six OSDs; without a binary no OSD is killed, as against stock)
 """
@@ -147,7 +147,6 @@ def moves(client, objects):
     until(lambda: len(client.json("pg", "ls-by-pool", POOL)["pg_stats"]) == 16, "more placement groups", 120)
     clean(client)
     objects.check()
-    _, err = client.ceph("osd", "pool", "set", POOL, "pg_num", "8", rc=EOPNOTSUPP)
     client.ceph("osd", "out", "1")
     objects.churn(40)
     clean(client)
@@ -155,6 +154,21 @@ def moves(client, objects):
     client.ceph("osd", "in", "1")
     clean(client)
     objects.check()
+
+def merges(client, bin, objects):
+    """Fewer placement groups than the pool ever had, while objects change; then OSDs die, for copies have shards of several places now."""
+    client.ceph("config", "set", "mgr", "target_max_misplaced_ratio", "1")
+    client.ceph("osd", "pool", "set", POOL, "pg_num", "3")
+    until(lambda: objects.churn(10) or len(client.json("pg", "ls-by-pool", POOL)["pg_stats"]) == 3, "three placement groups", 240)
+    clean(client)
+    objects.check()
+    if bin:
+        deaths(client, bin, objects)
+    client.ceph("osd", "pool", "set", POOL, "pg_num", "8")
+    until(lambda: objects.churn(10) or len(client.json("pg", "ls-by-pool", POOL)["pg_stats"]) == 8, "eight placement groups", 120)
+    clean(client)
+    objects.check()
+    scrubbed(client, POOL)
 
 def main():
     ap = arguments(__doc__, bin=False)
@@ -172,6 +186,7 @@ def main():
     snapshots(objects)
     scrubbed(client, POOL)
     moves(client, objects)
+    merges(client, args.bin, objects)
     objects.rados.close()
     client.close()
     print("erasure-coded pools: all is well")

@@ -167,8 +167,6 @@ fn finish(settings: &AutoscaleSettings, s: &Share, ratio: f64, budget: f64) -> T
     let least = option(PoolOptKey::PG_NUM_MIN).unwrap_or(PG_NUM_MIN);
     let n = nearest_power_of_two(ideal).max(least);
     let n = option(PoolOptKey::PG_NUM_MAX).filter(|most| *most > 0).map_or(n, |most| n.min(most));
-    // PGs of an erasure-coded pool are not merged yet.
-    let n = if s.pool.is_erasure() { n.max(s.pool.pg_num_target) } else { n };
     let (now, wanted) = (f64::from(s.pool.pg_num_target), f64::from(n));
     let off = (wanted > now * settings.threshold || wanted < now / settings.threshold) && (0.0..=1.0).contains(&ratio);
     Target { ideal, final_pg_num: n, off, ..s.target.clone() }
@@ -407,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_take_less_room_than_copies_and_their_pgs_are_not_merged() {
+    fn chunks_take_less_room_than_copies() {
         let (mut map, mut pgs) = cluster();
         let profile = [("k", "2"), ("m", "1")].map(|(name, value)| (name.to_owned(), value.to_owned()));
         map.erasure_code_profiles.insert("p".to_owned(), profile.into());
@@ -422,7 +420,7 @@ mod tests {
             large(p);
             erasure(p);
         });
-        assert_eq!(wanted(&map, &pgs), [(1, 32, true), (2, 1024, false)]);
+        assert_eq!(wanted(&map, &pgs), [(1, 32, true), (2, 32, true)]);
     }
 
     #[test]

@@ -198,17 +198,11 @@ impl Scenario {
         }
         // Whoever has too few shards left has nothing that could be given up: nothing brings these placement groups back.
         let mut gone = std::collections::BTreeSet::new();
-        let mut most = (self.plan.pgs, self.plan.pgs);
         for planned in &mut self.faults {
             match &mut planned.fault {
                 Fault::ReplaceDisks { osds, .. } => osds.truncate(m as usize),
                 Fault::Gone { osds } => osds.retain(|osd| gone.contains(osd) || gone.len() < m as usize && gone.insert(*osd)),
                 Fault::GiveUp { revert, .. } => *revert = false,
-                // Their PGs are not merged.
-                Fault::PgNum { pg_num, pgp_num } => {
-                    most = (most.0.max(*pg_num), most.1.max(*pgp_num));
-                    (*pg_num, *pgp_num) = most;
-                }
                 _ => {}
             }
         }

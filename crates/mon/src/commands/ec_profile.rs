@@ -19,6 +19,9 @@ pub const COMMANDS: &[Entry] = &[
     entry("osd erasure-code-profile rm", "osd", "rw", rm),
 ];
 
+/// What no two chunks share. Kept of a profile only if it was said.
+pub const DOMAIN: &str = "crush-failure-domain";
+
 type Pairs = BTreeMap<String, String>;
 
 /// The profile that is called `default`, and whose words the others take over.
@@ -43,7 +46,11 @@ fn ls(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 fn get(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let (map, name) = (ctx.osdmap(), cmd.text("name")?);
     let none = || Reply::err(Errno::ENOENT, format!("unknown erasure code profile '{name}'"));
-    let profile = map.erasure_code_profiles.get(name).ok_or_else(none)?;
+    let mut profile = map.erasure_code_profiles.get(name).ok_or_else(none)?.clone();
+    if profile.contains_key("crush-root") {
+        // What holds for want of a word is said of a profile that was set.
+        profile.entry(DOMAIN.to_owned()).or_insert_with(|| failure_domain(ctx, &map));
+    }
     Ok(Reply::either(cmd.format, || profile.iter().map(|(k, v)| format!("{k}={v}\n")).collect(), || json!(profile)))
 }
 
@@ -51,7 +58,7 @@ fn set(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let (name, force) = (cmd.text("name")?, cmd.flag("force"));
     let map = ctx.osdmap();
     let mut pairs = given(ctx, &cmd.list("profile")?)?;
-    if let Some(domain) = pairs.get("crush-failure-domain")
+    if let Some(domain) = pairs.get(DOMAIN)
         && map.crush.type_id(domain).is_none()
     {
         return Err(invalid(format!("erasure-code-profile {} contains an invalid failure-domain \"{domain}\"", show(&pairs))));
@@ -64,6 +71,7 @@ fn set(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         return Err(invalid("stripe_unit should be a multiple of 4096 bytes for best performance.use --force to override this check"));
     }
     let domain = failure_domain(ctx, &map);
+    let says_domain = pairs.get(DOMAIN).is_some_and(|domain| !domain.is_empty());
     Profile::fill(&mut pairs, &domain);
     if let Some(old) = map.erasure_code_profiles.get(name) {
         let mut old = old.clone();
@@ -83,6 +91,10 @@ fn set(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         if !Profile::parse(&old).is_ok_and(|old| coding(&old) == coding(&profile)) {
             check_unused(&map, name)?;
         }
+    }
+    if !says_domain {
+        // So it goes with the cluster's (`raise.rs`).
+        pairs.remove(DOMAIN);
     }
     ctx.state.osdmap.change().new_erasure_code_profiles.insert(name.to_owned(), pairs);
     Ok(Reply::ok())

@@ -7,7 +7,6 @@ use crate::cmd::Cmd;
 use crate::placement::pending_crush;
 use crate::reply::Reply;
 use crush::CrushMap;
-use types::Errno;
 use types::map::{PgPool, PoolType};
 
 /// `osd pool create NAME ... erasure [PROFILE] [RULE]`: with a rule of its own if none is named. Number of OSDs and stripe
@@ -50,12 +49,4 @@ pub fn create(ctx: &mut Ctx<'_>, cmd: &Cmd, name: &str) -> Result<(), Reply> {
 /// The least `min_size` of an erasure-coded pool: as many chunks as it takes to read.
 pub fn least_min_size(ctx: &Ctx<'_>, pool: &PgPool) -> Result<i64, Reply> {
     ec_profile::read(ctx, &pool.erasure_code_profile).map(|profile| profile.k as i64)
-}
-
-/// Placement groups of chunks are split, but not yet merged.
-pub fn check_pg_num(pool: &PgPool, pg_num: i64) -> Result<(), Reply> {
-    match pool.is_erasure() && pg_num < i64::from(pool.pg_num) {
-        true => Err(Reply::err(Errno::EOPNOTSUPP, "placement groups of an erasure-coded pool cannot be merged yet: its pg_num can only grow")),
-        false => Ok(()),
-    }
 }

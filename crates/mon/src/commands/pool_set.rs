@@ -134,7 +134,6 @@ fn set_pg_num(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) -> Result
         return Ok(());
     }
     check_pg_num(ctx, n)?;
-    pool_erasure::check_pg_num(pool, n)?;
     if n > i64::from(pool.pg_num_target) {
         check_pgs_per_osd(ctx, Some(id), n, pool.size.into())?;
     }
@@ -154,7 +153,6 @@ fn set_pg_num_actual(ctx: &mut Ctx<'_>, id: PoolId, pool: &PgPool, val: &str) ->
         return Ok(());
     }
     check_pg_num(ctx, n)?;
-    pool_erasure::check_pg_num(pool, n)?;
     let epoch = ctx.osdmap().epoch.next();
     if n < i64::from(pool.pg_num) {
         if n < i64::from(pool.pgp_num) {

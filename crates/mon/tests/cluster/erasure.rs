@@ -110,16 +110,18 @@ fn the_default_profile_is_what_the_option_says_and_comes_back_when_it_is_needed(
 }
 
 #[test]
-fn pgs_of_chunks_are_split_and_not_merged() {
+fn pgs_of_chunks_are_split_and_merged_as_others() {
     let mut lab = three();
     profile(&mut lab, "p21", &["k=2", "m=1"], false);
     pool(&mut lab, json!({"pool": "e", "pg_num": 8, "erasure_code_profile": "p21"}));
     assert_eq!(set(&mut lab, "e", "pg_num", "16").0, 0);
     // Taken back before it has happened.
     assert_eq!(set(&mut lab, "e", "pg_num", "8").0, 0);
-    let text = "placement groups of an erasure-coded pool cannot be merged yet: its pg_num can only grow";
-    assert_eq!(set(&mut lab, "e", "pg_num", "4"), (-95, text.into()));
-    assert_eq!(set(&mut lab, "e", "pg_num_actual", "7"), (-95, text.into()));
+    assert_eq!(set(&mut lab, "e", "pg_num", "4").0, 0);
+    assert_eq!(set(&mut lab, "e", "pgp_num_actual", "7").0, 0);
+    assert_eq!(set(&mut lab, "e", "pg_num_actual", "7").0, 0);
+    let pool = lab.json(json!({"prefix": "osd dump"}))["pools"][0].clone();
+    assert_eq!((&pool["pg_num"], &pool["pg_num_pending"], &pool["pg_num_target"]), (&json!(8), &json!(7), &json!(4)));
 }
 
 #[test]

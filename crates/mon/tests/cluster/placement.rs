@@ -159,6 +159,30 @@ fn the_first_rule_is_raised_to_hosts_when_it_has_been_said() {
 }
 
 #[test]
+fn rules_of_chunks_are_raised_with_it_where_nobody_said_what_chunks_may_share() {
+    let mut lab = on_three_hosts(CLEAN, 10 << 30);
+    let create = |lab: &mut Lab, pool: &str, profile: &[&str]| {
+        lab.ok(json!({"prefix": "osd erasure-code-profile set", "name": pool, "profile": profile}));
+        lab.ok(json!({"prefix": "osd pool create", "pool": pool, "pg_num": 8, "pool_type": "erasure", "erasure_code_profile": pool}));
+    };
+    create(&mut lab, "silent", &["k=2", "m=1"]);
+    create(&mut lab, "said", &["k=2", "m=1", "crush-failure-domain=osd"]);
+    create(&mut lab, "wide", &["k=2", "m=2"]);
+    let profile = |lab: &mut Lab, name: &str| lab.ok(json!({"prefix": "osd erasure-code-profile get", "name": name})).out;
+    assert!(profile(&mut lab, "silent").contains("crush-failure-domain=osd\n"));
+    lab.pass(Duration::from_secs(25));
+    let chosen = |lab: &mut Lab, rule: &str| {
+        let steps = lab.json(json!({"prefix": "osd crush rule dump", "name": rule}))["steps"].clone();
+        steps.as_array().unwrap().iter().find_map(|step| Some((step["op"].as_str()?.to_owned(), step["type"].as_str()?.to_owned()))).unwrap()
+    };
+    let (osd, host) = (("choose_indep".to_owned(), "osd".to_owned()), ("chooseleaf_indep".to_owned(), "host".to_owned()));
+    assert_eq!([chosen(&mut lab, "silent"), chosen(&mut lab, "said"), chosen(&mut lab, "wide")], [host, osd.clone(), osd], "three hosts");
+    assert!(profile(&mut lab, "silent").contains("crush-failure-domain=host\n") && profile(&mut lab, "said").contains("crush-failure-domain=osd\n"));
+    let said = lab.ok(json!({"prefix": "log last", "num": 20})).out;
+    assert!(said.contains("the CRUSH rule silent spreads copies over hosts from now on") && !said.contains("rule wide"), "{said}");
+}
+
+#[test]
 fn the_first_rule_stays_where_something_speaks_against_hosts() {
     type Against = fn(&mut Lab);
     let against: [(&str, PgState, u64, Against); 6] = [

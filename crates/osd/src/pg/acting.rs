@@ -14,6 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::msg::internal::PgTempRequest;
 use types::msg::internal_osd::PeerInfo;
+use types::pg::Shards;
 use types::{EVersion, Epoch, OsdId};
 
 /// Until a request for an acting set is made again.
@@ -46,19 +47,24 @@ pub(super) fn choose_acting(m: &Mapping, usable: &BTreeSet<OsdId>, auth: OsdId, 
 pub(super) type Quality = (Epoch, EVersion, Reverse<u64>);
 
 /// What a copy says of itself.
-pub(super) fn known(info: &PeerInfo) -> (Option<u8>, Quality) {
-    (info.shard.filter(|_| info.exists), (info.last_epoch_started, info.last_update, Reverse(info.missing)))
+pub(super) fn known(info: &PeerInfo) -> (Option<&Shards>, Quality) {
+    (Some(&info.shards).filter(|_| info.exists), (info.last_epoch_started, info.last_update, Reverse(info.missing)))
 }
 
-/// Where copies are shards, of two of the same shard the better one. The other will be filled as another shard, so what only it has is
-/// lost: that must not be the one that wrote on while its namesake was away.
-fn best_of_each_shard(m: &Mapping, usable: &BTreeSet<OsdId>, known: impl Fn(OsdId) -> (Option<u8>, Quality)) -> BTreeSet<OsdId> {
-    let rank = |osd: OsdId| (known(osd).1, m.up.contains(&osd), Reverse(osd));
-    let is_best = |osd: OsdId| {
-        let shard = known(osd).0;
-        shard.is_none() || !usable.iter().any(|other| known(*other).0 == shard && rank(*other) > rank(osd))
-    };
-    usable.iter().copied().filter(|osd| is_best(*osd)).collect()
+/// Where copies are shards, of two that have the same one of some object the better one. The other will be filled as another shard, so what
+/// only it has is lost: that must not be the one that wrote on while its namesake was away.
+fn best_of_each_shard<'a>(m: &Mapping, usable: &BTreeSet<OsdId>, known: impl Fn(OsdId) -> (Option<&'a Shards>, Quality)) -> BTreeSet<OsdId> {
+    let mut ranked: Vec<OsdId> = usable.iter().copied().collect();
+    ranked.sort_by_key(|osd| Reverse((known(*osd).1, m.up.contains(osd), Reverse(*osd))));
+    let mut best: Vec<(OsdId, Option<&Shards>)> = Vec::new();
+    for osd in ranked {
+        let shards = known(osd).0;
+        let clash = |other: &Option<&Shards>| shards.zip(*other).is_some_and(|(one, other)| one.clash(other));
+        if !best.iter().any(|(_, other)| clash(other)) {
+            best.push((osd, shards));
+        }
+    }
+    best.into_iter().map(|(osd, _)| osd).collect()
 }
 
 fn same_set(a: &[OsdId], b: &[OsdId]) -> bool {
@@ -66,8 +72,14 @@ fn same_set(a: &[OsdId], b: &[OsdId]) -> bool {
 }
 
 impl Pg {
-    /// The acting set that the usable copies make. `known` says which shard each of them is, if that is known, and how good.
-    pub(super) fn wanted_acting(&self, cx: &Cx<'_>, usable: &BTreeSet<OsdId>, auth: OsdId, known: impl Fn(OsdId) -> (Option<u8>, Quality)) -> Vec<OsdId> {
+    /// The acting set that the usable copies make. `known` says which shards each of them has, if that is known, and how good it is.
+    pub(super) fn wanted_acting<'a>(
+        &self,
+        cx: &Cx<'_>,
+        usable: &BTreeSet<OsdId>,
+        auth: OsdId,
+        known: impl Fn(OsdId) -> (Option<&'a Shards>, Quality),
+    ) -> Vec<OsdId> {
         let (m, temp_primary) = (&self.walk.mapping, cx.sh.map.primary_temp.get(&self.id).copied());
         if self.walk.mapping.need == 1 {
             return choose_acting(m, usable, auth, temp_primary);
@@ -172,11 +184,11 @@ mod tests {
     fn of_two_with_the_same_shard_the_one_acts_that_wrote_on() {
         let ev = |version| EVersion { epoch: Epoch(1), version };
         // osd.2 was away while osd.3 wrote as the same shard; osd.5 is new.
+        let shards: Vec<Shards> = [0, 1, 0, 0, 4].map(Shards::all).into();
         let known = |osd: OsdId| match osd.0 {
-            2 => (Some(0), (Epoch(3), ev(1), Reverse(0))),
-            3 => (Some(0), (Epoch(4), ev(9), Reverse(0))),
+            2 => (shards.get(2), (Epoch(3), ev(1), Reverse(0))),
             5 => (None, Quality::default()),
-            other => (Some(other as u8), (Epoch(4), ev(9), Reverse(0))),
+            other => (shards.get(other as usize), (Epoch(4), ev(9), Reverse(0))),
         };
         let choose = |up: &[i32], usable: &[i32]| {
             let m = Mapping { size: 5, need: 4, ..mapping(up, up) };

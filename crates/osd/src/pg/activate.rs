@@ -124,7 +124,7 @@ impl Pg {
         tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, since = %self.walk.since, "recovered");
         self.forget_force();
         let whole = self.replicas(cx.sh.whoami).chain([cx.sh.whoami]).collect();
-        let want = self.wanted_acting(cx, &whole, cx.sh.whoami, |osd| (self.shards.get(&osd).copied(), Default::default()));
+        let want = self.wanted_acting(cx, &whole, cx.sh.whoami, |osd| (self.shards.get(&osd), Default::default()));
         self.ask_acting(cx, want);
         if self.is_clean() {
             self.history.last_epoch_clean = self.walk.since;

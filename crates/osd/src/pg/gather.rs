@@ -130,13 +130,13 @@ impl Pg {
     /// Copies that have an object as it should be, or may, with their shards: ours first, then acting ones.
     pub(super) fn shard_sources(&self, whoami: OsdId, object: &HObject) -> Vec<(OsdId, u8)> {
         let own = (!self.missing.contains_key(object)).then_some(whoami);
-        let shard = |osd: OsdId| self.shards.get(&osd).map(|shard| (osd, *shard));
+        let shard = |osd: OsdId| self.shard_at(osd, object).map(|shard| (osd, shard));
         own.into_iter().chain(self.recovery.givers_of(object)).filter_map(shard).collect()
     }
 
     /// True if there are too few shards of an object for it to be read.
     pub(super) fn is_short_of_shards(&self, whoami: OsdId, object: &HObject) -> bool {
-        if self.shard.is_none() {
+        if !self.is_coded() {
             return false;
         }
         let need = usize::from(self.walk.mapping.need);
@@ -326,7 +326,7 @@ impl Pg {
 
     /// The primary reads our shard.
     pub fn handle_shard_read(&mut self, cx: &mut Cx<'_>, m: ShardRead) {
-        let is_here = self.shard == Some(m.shard)
+        let is_here = self.own_shard(&m.object) == Some(m.shard)
             && !matches!(self.stage, Stage::Removing)
             && !self.missing.contains_key(&m.object)
             && self.version_of(cx, &m.object) == Some(m.version);

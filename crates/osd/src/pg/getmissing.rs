@@ -49,7 +49,7 @@ impl Pg {
         }
         self.merging_self();
         self.history.approximate = log.info.history.approximate;
-        let merge = Merge { base: log.base, dups: log.dups, shard: self.shard, ..log_merge(&log.info, log.entries) };
+        let merge = Merge { base: log.base, dups: log.dups, shards: self.own_shards.clone(), ..log_merge(&log.info, log.entries) };
         let txc = self.merge(cx, merge);
         self.await_merge(cx, txc);
     }
@@ -92,14 +92,14 @@ impl Pg {
     fn send_merge(&self, cx: &mut Cx<'_>, osd: OsdId) {
         let info = self.peering().and_then(|p| p.infos.get(&osd)).cloned().unwrap_or_default();
         let mine = self.info(cx);
-        let shard = self.shards.get(&osd).copied();
+        let shards = self.shards.get(&osd).cloned().unwrap_or_default();
         // What it has of another shard is of no use.
-        let has_other = info.shard.is_some() && info.shard != shard;
+        let has_other = !info.shards.is_empty() && !info.shards.is_same_of(self.hashes(), &shards);
         let merge = match self.log.base_for(info.last_update).filter(|_| !has_other) {
             Some(base) => Merge { base, dups: self.log.dups.before(info.remembers_from), ..log_merge(&mine, self.log.after(base)) },
             None => Merge { reset: true, dups: self.log.dups.before(u64::MAX), ..log_merge(&mine, self.log.after(self.log.tail)) },
         };
-        cx.send_pg(osd, self.id, self.round(), Merge { shard, ..merge }.into(), Durable::Now);
+        cx.send_pg(osd, self.id, self.round(), Merge { shards, ..merge }.into(), Durable::Now);
     }
 
     /// A copy has taken over what it was sent, and lacks these objects.
@@ -152,7 +152,7 @@ fn log_merge(info: &PeerInfo, entries: Vec<PgLogEntry>) -> Merge {
         totals: info.totals,
         last_user_version: info.last_user_version,
         dups: Vec::new(),
-        shard: None,
+        shards: Default::default(),
     }
 }
 
@@ -166,7 +166,7 @@ impl From<Merge> for PgBody {
             totals: m.totals,
             last_user_version: m.last_user_version,
             dups: m.dups,
-            shard: m.shard,
+            shards: m.shards,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::effects::{Cx, Durable};
 use crate::object::{INFO_ATTR, ObjectInfo};
 use store::{Transaction, TxcId};
 use types::msg::internal_osd::{PgBody, PgTotals, Round};
-use types::pg::{PgLogDup, PgLogEntry};
+use types::pg::{PgLogDup, PgLogEntry, Shards};
 use types::{EVersion, HObject, OsdId};
 
 /// The authoritative log, or the part of it that a copy needs.
@@ -24,8 +24,8 @@ pub(super) struct Merge {
     pub last_user_version: u64,
     /// Requests from before those this copy remembers.
     pub dups: Vec<PgLogDup>,
-    /// Which shard the copy is from now on.
-    pub shard: Option<u8>,
+    /// Which shards the copy has from now on.
+    pub shards: Shards,
 }
 
 impl Pg {
@@ -43,8 +43,8 @@ impl Pg {
     /// Makes a log ours.
     pub(super) fn merge(&mut self, cx: &mut Cx<'_>, merge: Merge) -> TxcId {
         let mut txn = self.transaction();
-        let was_other = self.shard.is_some() && self.shard != merge.shard;
-        self.shard = merge.shard;
+        let was_other = self.is_coded() && !self.own_shards.is_same_of(self.hashes(), &merge.shards);
+        self.own_shards = merge.shards;
         let met = self.log.contains(merge.base) || merge.entries.iter().any(|e| self.log.contains(e.version));
         if merge.reset || !met || was_other {
             (self.last_backfill, self.backfilled) = (HObject::min(), 0);

@@ -18,10 +18,11 @@ use super::interval::{Interval, Mapping};
 use super::log::PgLog;
 use super::{Pg, Stage, Walk};
 use crate::effects::Cx;
+use crate::ops::split_bits;
 use std::collections::{BTreeMap, BTreeSet};
 use types::map::{MergeMeta, OsdMap};
 use types::msg::internal_osd::{PgTotals, ScrubHistory};
-use types::pg::PgLogDup;
+use types::pg::{HashRange, PgLogDup, Shards};
 use types::{EVersion, Epoch, HObject, PgId, Utime};
 
 /// No request so many writes back is remembered beyond a merge.
@@ -109,6 +110,7 @@ fn merge(cx: &mut Cx<'_>, id: PgId, target: Option<Pg>, sources: Vec<Pg>, old: &
     pg.stage = if removing { Stage::Removing } else { Stage::Follower { active: false } };
     pg.walk.since = pg.walk.since.max(new.epoch);
     pg.walk.primary_since = pg.walk.since;
+    pg.own_shards = joined(old, &pg, &sources);
     let mut txn = pg.transaction();
     txn.set_coll_bits(pg.walk.mapping.bits);
     let remembered = match (&sources[..], whole) {
@@ -119,6 +121,8 @@ fn merge(cx: &mut Cx<'_>, id: PgId, target: Option<Pg>, sources: Vec<Pg>, old: &
     for source in &sources {
         pg.take_over(source);
         txn.merge_coll(source.coll);
+        // Everything in a whole copy is on every shard; what others have is compared.
+        source.undo.iter().for_each(|(_, kept)| txn.remove(kept));
     }
     pg.clear_missing(&mut txn);
     pg.reset_log(&mut txn, base);
@@ -137,6 +141,17 @@ fn merge(cx: &mut Cx<'_>, id: PgId, target: Option<Pg>, sources: Vec<Pg>, old: &
     pg.put_meta(&mut txn);
     cx.submit(txn);
     Some(pg)
+}
+
+/// Which shards of erasure-coded objects a copy has that is made of these.
+fn joined(old: &OsdMap, target: &Pg, sources: &[Pg]) -> Shards {
+    let pg_num = old.pool_by_id(target.id.pool).map_or(0, |pool| pool.pg_num);
+    let of = |pg: &Pg| {
+        let hashes = HashRange::new(pg.id.seed, split_bits(pg.id, pg_num));
+        pg.own_shards.within(hashes).parts().filter_map(|(part, shard)| Some((part.common(hashes)?, shard))).collect::<Vec<_>>()
+    };
+    let known = std::iter::once(target).chain(sources).filter(|pg| pg.id.seed < pg_num);
+    Shards::of_pg(target.hashes(), known.flat_map(of))
 }
 
 /// A copy of the target where there was none.

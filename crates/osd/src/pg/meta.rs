@@ -12,7 +12,7 @@ use denc::{BString, Decode, Encode};
 use std::ops::Bound;
 use store::{Op, Transaction, TxcId};
 use types::msg::internal_osd::{PeerHistory, PgTotals};
-use types::pg::{PgLogDup, PgLogEntry};
+use types::pg::{PgLogDup, PgLogEntry, Shards};
 use types::{EVersion, Epoch, Errno, HObject, OsdId, PgId, ShardPgId, Snap};
 
 const META_ROW: &[u8] = b"i";
@@ -22,7 +22,7 @@ const PAGE: usize = 1000;
 
 /// The row `i`.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
-#[denc(v = 6, compat = 1)]
+#[denc(v = 7, compat = 1)]
 struct Meta {
     last_epoch_started: Epoch,
     history: PeerHistory,
@@ -64,8 +64,12 @@ struct Meta {
     /// `Mapping::need`; 0, from before there was such: 1.
     #[denc(since = 6)]
     need: u8,
+    /// The one shard of every object.
     #[denc(since = 6)]
     shard: Option<u8>,
+    /// Where it is not one.
+    #[denc(since = 7)]
+    shards: Shards,
 }
 
 /// The key of an object's row among the missing.
@@ -112,7 +116,8 @@ impl Pg {
             clones: self.totals.clones,
             unindexed: self.trims.unindexed,
             need: m.need,
-            shard: self.shard,
+            shard: self.own_shards.only(),
+            shards: if self.own_shards.only().is_some() { Shards::default() } else { self.own_shards.clone() },
         };
         txn.coll_set(META_ROW, denc::to_bytes(&meta, 0));
     }
@@ -142,7 +147,7 @@ impl Pg {
         };
         pg.totals = PgTotals { objects: meta.sums.0, bytes: meta.sums.1, clones: meta.clones };
         pg.trims.unindexed = meta.unindexed;
-        pg.shard = meta.shard;
+        pg.own_shards = meta.shard.map_or(meta.shards, Shards::all);
         pg.last_user_version = meta.last_user_version;
         pg.log.reset(meta.log_tail);
         pg.load_dups(disk)?;

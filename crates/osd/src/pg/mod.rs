@@ -67,6 +67,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::ReadId;
 use types::map::OsdMap;
 use types::msg::internal_osd::{PeerHistory, PeerInfo, PgBody, PgMessage, PgTotals, Round};
+use types::pg::Shards;
 use types::{EVersion, Epoch, HObject, OsdId, PgId, ShardPgId};
 use watch::Watches;
 
@@ -89,10 +90,10 @@ pub(crate) enum Stage {
 pub(crate) struct Pg {
     pub id: PgId,
     pub coll: ShardPgId,
-    /// Of an erasure-coded pool: which shard of its objects this copy has, once that is decided.
-    pub shard: Option<u8>,
-    /// On the primary: which one every copy has.
-    shards: BTreeMap<OsdId, u8>,
+    /// Of an erasure-coded pool: which shards of its objects this copy has, once that is decided.
+    pub own_shards: Shards,
+    /// On the primary: which ones every copy has.
+    shards: BTreeMap<OsdId, Shards>,
     /// What waits beside objects for their writes to be settled, oldest first.
     undo: VecDeque<(EVersion, HObject)>,
     /// Other copies have been told in this interval that writes up to here are settled.
@@ -167,7 +168,7 @@ impl Pg {
         Pg {
             id,
             coll: ShardPgId::whole(id),
-            shard: None,
+            own_shards: Shards::default(),
             shards: BTreeMap::new(),
             undo: VecDeque::new(),
             settled: EVersion::default(),
@@ -319,8 +320,8 @@ impl Pg {
             PgBody::Pull { object, version } => self.handle_pull(cx, from, round, object, version),
             PgBody::Scan { begin, end, limit } => self.send_scan(cx, from, round, begin, end, limit),
             PgBody::Log { info, base, entries, dups } => self.handle_log(cx, from, getmissing::AuthLog { info, base, entries, dups }),
-            PgBody::Merge { reset, base, tail, entries, totals, last_user_version, dups, shard } => {
-                let merge = merge::Merge { reset, base, tail, entries, totals, last_user_version, dups, shard };
+            PgBody::Merge { reset, base, tail, entries, totals, last_user_version, dups, shards } => {
+                let merge = merge::Merge { reset, base, tail, entries, totals, last_user_version, dups, shards };
                 self.handle_merge(cx, from, round, merge)
             }
             PgBody::Merged { missing, last_backfill, backfilled } => self.handle_merged(cx, from, missing, last_backfill, backfilled),
@@ -438,7 +439,7 @@ impl Pg {
             remembers_from: self.log.remembers_from(),
             promised: self.promised(cx),
             born: cx.sh.born,
-            shard: self.shard,
+            shards: self.own_shards.clone(),
         }
     }
 

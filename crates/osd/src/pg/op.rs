@@ -253,7 +253,7 @@ impl Pg {
         if op.access.writes && op.msg.has_flag(osd_flag::ORDERSNAP) && context.seq < snaps.set.seq {
             return self.refuse(cx, op, Errno::EOLDSNAPC);
         }
-        let beyond = self.shard.is_some() && context.seq > undo::SNAP_MAX;
+        let beyond = self.is_coded() && context.seq > undo::SNAP_MAX;
         if op.access.writes && (beyond || !context.is_valid()) {
             return self.refuse(cx, op, Errno::EINVAL);
         }
@@ -280,7 +280,7 @@ impl Pg {
             match self.outcome(cx, &op, &before) {
                 Outcome::Plan(plan) => return self.finish(cx, op, *plan, *before),
                 Outcome::NeedCopy(source) => return self.start_copy(cx, op, source),
-                Outcome::NeedReads(keys) if self.shard.is_some() => {
+                Outcome::NeedReads(keys) if self.is_coded() => {
                     let (object, before) = (before.target.clone(), (!op.access.writes).then_some(before));
                     return self.start_gathering(cx, op, object, keys, before);
                 }
@@ -356,12 +356,13 @@ impl Pg {
 
     /// A read of a running operation has ended; with the last one it goes on.
     pub(super) fn op_read(&mut self, cx: &mut Cx<'_>, id: u64, read: ReadId, result: ReadResult) {
+        let is_coded = self.is_coded();
         let Some(running) = self.running.get_mut(&id) else { return };
         // A read that nobody waits for: the object is being recovered.
         if !running.reads.contains_key(&read) {
             return;
         }
-        if result.is_err() && self.shard.is_none() {
+        if result.is_err() && !is_coded {
             let object = running.object.clone();
             if self.replace_bad_copy(cx, object) {
                 return;

@@ -145,8 +145,8 @@ impl Pg {
     /// A copy's description: an answer to our question, or a stray's offer, or an answer that came too late.
     pub(super) fn handle_info(&mut self, cx: &mut Cx<'_>, from: OsdId, late: bool, info: PeerInfo) {
         let is_stray = info.exists && !self.walk.mapping.involves(from);
-        if let (true, false, Some(shard)) = (is_stray, self.is_void(&info), info.shard) {
-            self.shards.insert(from, shard);
+        if is_stray && !self.is_void(&info) && !info.shards.is_empty() {
+            self.shards.insert(from, info.shards.clone());
         }
         if is_stray && self.is_primary(cx.sh.whoami) {
             self.strays.insert(from);

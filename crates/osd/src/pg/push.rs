@@ -132,7 +132,7 @@ impl Pg {
         let push = cx.sh.next_push;
         let info = info_of(&attrs).ok_or(Errno::EIO)?;
         let striping = cx.sh.striping.get(&self.id.pool);
-        let shard = striping.and_then(|_| self.shards.get(&to).copied());
+        let shard = striping.and_then(|_| self.shard_at(to, &object));
         let size = striping.map_or(info.size, |striping| striping.chunks_len(info.size));
         cx.sh.perf.recovery_op(size);
         let class = match self.recovery.is_waited_for(&object) {
@@ -271,7 +271,7 @@ impl Pg {
     fn push_failed(&mut self, cx: &mut Cx<'_>, to: OsdId, round: Round, object: HObject, e: Errno) {
         tracing::error!(pg = %self.id, %to, object = ?object, "cannot be read to be pushed: {e}");
         let push = self.pushes.out.remove(&(to, object.clone()));
-        if self.shard.is_some() {
+        if self.is_coded() {
             // Whoever could not give its shard is known to lack it.
             self.drop_pushes(&object);
             self.move_again(cx, object);

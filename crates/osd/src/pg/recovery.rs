@@ -423,7 +423,7 @@ impl Pg {
                 self.give_room(cx, vec![object.clone()]);
                 return self.recovery.note_no_room(object, [cx.sh.whoami]);
             }
-            if self.shard.is_some() {
+            if self.is_coded() {
                 return self.rebuild(cx, object, version);
             }
             cx.sh.perf.pull_sent();

@@ -153,10 +153,10 @@ impl Pg {
         let sent = match &write.shards {
             _ if waiting_for.is_empty() => Sent::Nothing,
             None => Sent::Same(Box::new(self.send_repops(cx, &waiting_for, &log_only, (&before, &bytes), &write.mutation, trim_to))),
-            Some(shards) => Sent::Each(self.send_shards(cx, &waiting_for, &log_only, (&before, &bytes), shards, trim_to)),
+            Some(shards) => Sent::Each(self.send_shards(cx, &waiting_for, &log_only, (&before, &bytes), (&object, shards), trim_to)),
         };
         if let Some(mut shards) = write.shards.take() {
-            let own = self.shard.and_then(|own| shards.get_mut(usize::from(own)));
+            let own = self.own_shard(&object).and_then(|own| shards.get_mut(usize::from(own)));
             write.mutation = own.map(std::mem::take).unwrap_or_default();
         }
         if !log_only.is_empty() && !write.mutation.is_empty() && !is_lost(&entry) {
@@ -200,11 +200,11 @@ impl Pg {
         to: &BTreeSet<OsdId>,
         log_only: &BTreeSet<OsdId>,
         rows: (&[(PgLogEntry, Bytes)], &Bytes),
-        shards: &[Mutation],
+        (object, shards): (&HObject, &[Mutation]),
         trim_to: EVersion,
     ) -> BTreeMap<OsdId, RepOp> {
         let nothing = Mutation::default();
-        let of = |osd: &OsdId| self.shards.get(osd).and_then(|shard| shards.get(usize::from(*shard))).unwrap_or(&nothing);
+        let of = |osd: &OsdId| self.shard_at(*osd, object).and_then(|shard| shards.get(usize::from(shard))).unwrap_or(&nothing);
         to.iter().map(|osd| (*osd, self.send_repops(cx, &BTreeSet::from([*osd]), log_only, rows, of(osd), trim_to))).collect()
     }
 

@@ -1,6 +1,7 @@
-//! Copies of PGs of erasure-coded pools: which shard each of them is, and how a write that did not reach enough of them is taken back.
+//! Copies of PGs of erasure-coded pools: which shards each of them has, and how a write that did not reach enough of them is taken back.
 //!
 //! A copy is a shard from the beginning to its end, whatever place it has in the acting set: CRUSH may change places without moving anything.
+//! Where PGs became one that were different shards on the same OSD, it is as many as they were, each of the objects of one of them.
 //! The primary gives shards to copies that have none, as it tells them the log (`getmissing.rs`).
 //! What a write changes of an object is kept first, in the same transaction, by sharing its blocks: the attributes and what is overwritten, or a
 //! clone of it where more than that changes. It waits in an object beside it (`object::undo`) until the write is on every shard. A copy that
@@ -22,25 +23,32 @@ use denc::BString;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use store::{BLOCK, Transaction};
 use types::msg::internal_osd::{PeerInfo, PgBody};
-use types::pg::{LogOp, PgLogEntry};
+use types::pg::{HashRange, LogOp, PgLogEntry, Shards};
 use types::{EVersion, Errno, HObject, OsdId};
 
-/// Which shard each copy is from now on: whoever has one keeps it, unless a better copy has the same.
-pub(super) fn assign(count: u8, acting: &[OsdId], up: &[OsdId], infos: &BTreeMap<OsdId, PeerInfo>) -> BTreeMap<OsdId, u8> {
-    let mut shards = BTreeMap::new();
-    give(count, acting, infos, &mut shards);
-    give(count, up, infos, &mut shards);
-    shards
+/// Which shards each copy of a PG has from now on: whoever has one keeps it, unless a better copy has the same.
+pub(super) fn assign(count: u8, pg: HashRange, acting: &[OsdId], up: &[OsdId], infos: &BTreeMap<OsdId, PeerInfo>) -> BTreeMap<OsdId, Shards> {
+    let tables: Vec<&Shards> = infos.values().filter(|i| i.exists).map(|i| &i.shards).collect();
+    let mut given: BTreeMap<OsdId, Vec<(HashRange, u8)>> = BTreeMap::new();
+    for piece in pg.pieces(&tables) {
+        let mut shards = BTreeMap::new();
+        give(count, piece, acting, infos, &mut shards);
+        give(count, piece, up, infos, &mut shards);
+        for (osd, shard) in shards {
+            given.entry(osd).or_default().push((piece, shard));
+        }
+    }
+    given.into_iter().map(|(osd, given)| (osd, Shards::of_pg(pg, given))).collect()
 }
 
-/// Gives each of a set a shard of its own.
-fn give(count: u8, set: &[OsdId], infos: &BTreeMap<OsdId, PeerInfo>, shards: &mut BTreeMap<OsdId, u8>) {
+/// Gives each of a set a shard of its own, of objects none of which has another than the rest.
+fn give(count: u8, of: HashRange, set: &[OsdId], infos: &BTreeMap<OsdId, PeerInfo>, shards: &mut BTreeMap<OsdId, u8>) {
     let mut taken: BTreeSet<u8> = set.iter().filter_map(|osd| shards.get(osd).copied()).collect();
     let mut rest: Vec<OsdId> = set.iter().filter(|osd| !shards.contains_key(osd)).copied().collect();
     let quality = |osd: &OsdId| infos.get(osd).map(|i| (i.is_whole(), i.last_update));
     rest.sort_by_key(|osd| (std::cmp::Reverse(quality(osd)), *osd));
     rest.retain(|osd| {
-        let has = infos.get(osd).filter(|i| i.exists).and_then(|i| i.shard).filter(|shard| *shard < count);
+        let has = infos.get(osd).filter(|i| i.exists).and_then(|i| i.shards.of(of.seed)).filter(|shard| *shard < count);
         let keeps = has.filter(|shard| taken.insert(*shard));
         shards.extend(keeps.map(|shard| (*osd, shard)));
         keeps.is_none()
@@ -50,24 +58,42 @@ fn give(count: u8, set: &[OsdId], infos: &BTreeMap<OsdId, PeerInfo>, shards: &mu
 }
 
 impl Pg {
-    /// Gives every copy its shard, ours too, by what all said of themselves.
+    /// True for a copy that has shards of objects.
+    pub(super) fn is_coded(&self) -> bool {
+        !self.own_shards.is_empty()
+    }
+
+    /// Whose hashes are the PG's.
+    pub(super) fn hashes(&self) -> HashRange {
+        HashRange::new(self.id.seed, self.walk.mapping.bits)
+    }
+
+    /// Which shard of an object our copy has.
+    pub(super) fn own_shard(&self, object: &HObject) -> Option<u8> {
+        self.own_shards.of(object.hash)
+    }
+
+    /// On the primary: which shard of an object a copy has.
+    pub(super) fn shard_at(&self, osd: OsdId, object: &HObject) -> Option<u8> {
+        self.shards.get(&osd)?.of(object.hash)
+    }
+
+    /// Gives every copy its shards, ours too, by what all said of themselves.
     pub(super) fn assign_shards(&mut self, cx: &Cx<'_>) {
         let Some(striping) = cx.sh.striping.get(&self.id.pool) else { return };
         let Some(p) = self.peering() else { return };
         let m = &self.walk.mapping;
-        let mut shards = assign(striping.shards() as u8, &m.acting, &m.up, &p.infos);
-        for (osd, info) in p.infos.iter().filter(|(_, info)| info.exists) {
-            if let (false, Some(shard)) = (shards.contains_key(osd), info.shard) {
-                shards.insert(*osd, shard);
-            }
+        let mut shards = assign(striping.shards() as u8, self.hashes(), &m.acting, &m.up, &p.infos);
+        for (osd, info) in p.infos.iter().filter(|(_, info)| info.exists && !info.shards.is_empty()) {
+            shards.entry(*osd).or_insert_with(|| info.shards.clone());
         }
-        self.shard = shards.get(&cx.sh.whoami).copied();
+        self.own_shards = shards.get(&cx.sh.whoami).cloned().unwrap_or_default();
         self.shards = shards;
     }
 
     /// Adds to a transaction what says whose shard an object is.
     pub(super) fn tag(&self, txn: &mut Transaction, object: &HObject) {
-        if let Some(shard) = self.shard {
+        if let Some(shard) = self.own_shard(object) {
             txn.set_attr(object, SHARD_ATTR, Bytes::copy_from_slice(&[shard]));
         }
     }
@@ -80,7 +106,7 @@ impl Pg {
 
     /// True if what is stored of an object is what a copy of our shard has.
     pub(super) fn is_of_our_shard(&self, cx: &mut Cx<'_>, object: &HObject) -> bool {
-        let Some(shard) = self.shard else { return true };
+        let Some(shard) = self.own_shard(object) else { return !self.is_coded() };
         cx.disk.getattr(self.coll, object, SHARD_ATTR).is_ok_and(|tag| tag[..] == [shard])
     }
 
@@ -92,7 +118,7 @@ impl Pg {
         before: impl Iterator<Item = &'a PgLogEntry>,
         (entry, mutation): (&PgLogEntry, &Mutation),
     ) {
-        if self.shard.is_none() {
+        if !self.is_coded() {
             return;
         }
         for clone in before.filter(|e| changes_what_was(e)) {
@@ -150,7 +176,7 @@ impl Pg {
     /// than we did.
     pub(super) fn settle_idle(&mut self, cx: &mut Cx<'_>) {
         let to = self.committed_to;
-        if self.shard.is_none() || self.settled == to || self.undo.back().is_some_and(|(version, _)| *version > to) {
+        if !self.is_coded() || self.settled == to || self.undo.back().is_some_and(|(version, _)| *version > to) {
             return;
         }
         self.settled = to;
@@ -171,7 +197,7 @@ impl Pg {
     /// Takes back writes that our log drops, newest first. Says which objects are in which version with that; zero: absent.
     pub(super) fn take_back(&mut self, cx: &mut Cx<'_>, txn: &mut Transaction, divergent: &[PgLogEntry]) -> BTreeMap<HObject, EVersion> {
         let mut back = BTreeMap::new();
-        if self.shard.is_none() {
+        if !self.is_coded() {
             return back;
         }
         let mut broken = BTreeSet::new();
@@ -199,7 +225,7 @@ impl Pg {
 
     /// Finds what waits beside objects, after a restart.
     pub(super) fn load_undo(&mut self, disk: &mut dyn Disk) {
-        if self.shard.is_none() {
+        if !self.is_coded() {
             return;
         }
         let kept = self.log.iter().filter(can_be_undone).map(|e| (e.version, undo::of(&e.object, e.version.version)));
@@ -245,9 +271,11 @@ mod tests {
     use super::*;
     use types::Epoch;
 
+    const PG: HashRange = HashRange { seed: 1, bits: 1 };
+
     fn info(shard: Option<u8>, whole: bool, version: u64) -> PeerInfo {
         let last_backfill = if whole { HObject::max() } else { HObject::min() };
-        PeerInfo { exists: true, shard, last_backfill, last_update: EVersion { epoch: Epoch(1), version }, ..PeerInfo::default() }
+        PeerInfo { exists: true, shards: shard.map(Shards::all).unwrap_or_default(), last_backfill, last_update: EVersion { epoch: Epoch(1), version }, ..PeerInfo::default() }
     }
 
     fn osds(list: &[i32]) -> Vec<OsdId> {
@@ -256,7 +284,7 @@ mod tests {
 
     fn given(acting: &[i32], up: &[i32], infos: &[(i32, PeerInfo)]) -> Vec<(i32, u8)> {
         let infos = infos.iter().cloned().map(|(osd, i)| (OsdId(osd), i)).collect();
-        assign(3, &osds(acting), &osds(up), &infos).into_iter().map(|(osd, shard)| (osd.0, shard)).collect()
+        assign(3, PG, &osds(acting), &osds(up), &infos).into_iter().map(|(osd, shards)| (osd.0, shards.only().unwrap())).collect()
     }
 
     #[test]
@@ -277,5 +305,18 @@ mod tests {
     fn of_two_with_the_same_shard_the_better_one_keeps_it() {
         let held = [(0, info(Some(0), true, 9)), (1, info(Some(1), true, 9)), (2, info(Some(0), false, 4))];
         assert_eq!(given(&[0, 1], &[0, 1, 2], &held), [(0, 0), (1, 1), (2, 2)]);
+    }
+
+    #[test]
+    fn of_what_was_merged_every_part_is_given_by_itself() {
+        let (low, high) = (HashRange::new(1, 2), HashRange::new(3, 2));
+        let both = |a, b| PeerInfo { shards: Shards::of_pg(PG, [(low, a), (high, b)]), ..info(None, true, 9) };
+        let held: BTreeMap<OsdId, PeerInfo> = [(0, both(0, 1)), (1, both(1, 0)), (2, both(2, 2))].map(|(osd, i)| (OsdId(osd), i)).into();
+        let kept = assign(3, PG, &osds(&[2, 0, 1]), &osds(&[2, 0, 1]), &held);
+        assert!(held.iter().all(|(osd, info)| kept[osd] == info.shards), "{kept:?}");
+        // Another OSD takes one's place, and what that was in each part.
+        let given = assign(3, PG, &osds(&[1, 2]), &osds(&[7, 1, 2]), &held);
+        assert_eq!(given[&OsdId(7)], held[&OsdId(0)].shards);
+        assert_eq!(given[&OsdId(1)], held[&OsdId(1)].shards);
     }
 }

@@ -80,6 +80,7 @@ impl Pg {
             part.undo = self.part_undo(|o| home(o) == part.id);
         }
         self.log = self.log.part(|o| home(o) == self.id);
+        self.own_shards = self.own_shards.within(self.hashes());
         let gone: Vec<HObject> = self.missing.keys().filter(|o| home(o) != self.id).cloned().collect();
         let given = |of: fn(&PgTotals) -> i64| parts.iter().map(|p| of(&p.totals)).sum::<i64>();
         self.totals = PgTotals {
@@ -116,7 +117,7 @@ impl Pg {
         child.history.epoch_created = map.epoch;
         child.last_backfill = self.last_backfill.clone();
         child.backfilled = self.backfilled;
-        child.shard = self.shard;
+        child.own_shards = self.own_shards.within(child.hashes());
         child.log = self.log.part(|o| home(o) == id);
         child.missing = self.missing.iter().filter(|(o, _)| home(o) == id).map(|(o, v)| (o.clone(), *v)).collect();
         let part = |sum| share(sum, more);

@@ -168,9 +168,9 @@ impl Pg {
         };
         let lacks = |osd: OsdId| if osd == m.primary { !self.missing.is_empty() } else { self.recovery.lacks(osd) > 0 };
         let shard = |osd: &OsdId| PgShard { osd: *osd, shard: ShardPgId::NO_SHARD };
-        let (up, acting) = match self.shard {
-            None => (m.up.clone(), m.acting.clone()),
-            Some(_) => {
+        let (up, acting) = match self.is_coded() {
+            false => (m.up.clone(), m.acting.clone()),
+            true => {
                 // With their holes.
                 let places = map.pg_to_up_acting(self.id);
                 (places.up, places.acting)

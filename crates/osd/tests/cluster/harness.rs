@@ -721,6 +721,20 @@ impl Cluster {
         }
     }
 
+    /// Copies whose objects are not all of one shard.
+    pub fn mixed_copies(&mut self) -> usize {
+        let mut mixed = 0;
+        for pg in self.pgs() {
+            let coll = ShardPgId::whole(pg);
+            for (_, store) in self.daemons.iter_mut().filter_map(|d| d.running.as_mut()) {
+                let Ok((objects, _)) = store.list(coll, &HObject::min(), &HObject::max(), usize::MAX) else { continue };
+                let tags: BTreeSet<_> = objects.iter().filter_map(|o| store.getattr(coll, o, SHARD_ATTR).ok()).collect();
+                mixed += usize::from(tags.len() > 1);
+            }
+        }
+        mixed
+    }
+
     pub fn run(&mut self, steps: usize) {
         (0..steps).for_each(|_| self.step());
     }

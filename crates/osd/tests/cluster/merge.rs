@@ -82,6 +82,68 @@ fn a_pair_that_is_clean_is_merged_without_copying_anything() {
     assert_eq!((pg_num(&c), c.is_clean(), c.bounces), (1, true, 0));
 }
 
+/// A pool of shards whose PGs have them in different order on the same OSDs.
+fn jumbled(seed: u64, osds: i32, pgs: u32, shape: (u8, u8)) -> Cluster {
+    let mut c = Cluster::erasure_coded(seed, osds, pgs, shape, &[]);
+    // Whoever comes first gets the first shard: each PG has its own history of who was away when there was nothing in it yet.
+    c.settle();
+    for away in 0..osds {
+        c.crash(OsdId(away));
+        c.run(300);
+        let more = c.map.pools[&POOL].pg_num + 1;
+        set_pgs(&mut c, more, more);
+        c.run(600);
+        c.start(OsdId(away));
+        c.settle();
+    }
+    c
+}
+
+#[test]
+fn pgs_that_are_different_shards_on_the_same_osds_are_merged_and_split_again() {
+    for (seed, shape, osds) in [(70, (2, 1), 3), (71, (2, 2), 5), (72, (4, 2), 7)] {
+        let mut c = jumbled(seed, osds, 5, shape);
+        for n in 0..60 {
+            assert_eq!(c.write(&format!("o{n}"), append(&format!("value {n}"))).result, 0);
+        }
+        c.settle();
+        let mut mixed = 0;
+        let all = pg_num(&c);
+        for pgs in [all - 3, 4, 1, 3, 8, 2] {
+            match pgs < pg_num(&c) {
+                true => merge_to(&mut c, pgs),
+                false => set_pgs(&mut c, pgs, pgs),
+            }
+            c.settle();
+            mixed += c.mixed_copies();
+            for n in 0..60 {
+                assert_eq!(c.read(&format!("o{n}")), format!("value {n}").into_bytes(), "{shape:?} {pgs}");
+                assert_eq!(c.write(&format!("o{n}"), append("+")).result, 0);
+                assert_eq!(c.write(&format!("o{n}"), vec![OsdOp::write_full(format!("value {n}").into_bytes().into())]).result, 0);
+            }
+            c.settle();
+            c.invariant_copies_agree();
+        }
+        assert!(mixed > 0, "{shape:?}: all PGs had their shards in the same order");
+        // Each is away once, and comes back; one loses its disk, and gets all of it again.
+        for osd in (0..osds).map(OsdId) {
+            c.crash(osd);
+            (0..60).for_each(|n| assert_eq!(c.read(&format!("o{n}")), format!("value {n}").into_bytes(), "{shape:?} without {osd}"));
+            assert_eq!(c.write("o7", append("!")).result, 0);
+            assert_eq!(c.write("o7", vec![OsdOp::write_full("value 7".into())]).result, 0);
+            c.start(osd);
+            c.settle();
+        }
+        c.crash(OsdId(1));
+        c.replace_disk(OsdId(1));
+        c.start(OsdId(1));
+        c.settle();
+        c.invariant_copies_agree();
+        c.crash(OsdId(2));
+        (0..60).for_each(|n| assert_eq!(c.read(&format!("o{n}")), format!("value {n}").into_bytes(), "{shape:?} from the new disk"));
+    }
+}
+
 #[test]
 fn a_request_is_known_to_the_pg_that_took_its_object_over() {
     let mut c = Cluster::new(63, 3, 8);
@@ -199,8 +261,14 @@ fn what_was_acknowledged_survives_merges_splits_and_crashes() {
 }
 
 fn run(seed: u64) -> u32 {
-    let osds = 3 + (seed % 3) as i32;
-    let mut c = Cluster::new(seed ^ 0x6d65_7267, osds, 2 + (seed % 7) as u32);
+    let osds = 3 + (seed / 3 % 3) as i32;
+    let (pgs, seed_of) = (2 + (seed % 7) as u32, seed ^ 0x6d65_7267);
+    // Every third has a pool of shards.
+    let mut c = match (seed % 3, osds) {
+        (2, 3) => Cluster::erasure_coded(seed_of, osds, pgs, (2, 1), &[]),
+        (2, _) => Cluster::erasure_coded(seed_of, osds, pgs, (2, 2), &[]),
+        _ => Cluster::new(seed_of, osds, pgs),
+    };
     c.log_entries_max = [20, 5, 100][seed as usize % 3];
     c.settle();
     let (mut expected, mut open, mut done): (BTreeMap<String, Vec<String>>, Vec<u64>, Vec<_>) = Default::default();

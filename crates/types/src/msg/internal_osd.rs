@@ -4,7 +4,7 @@
 //! not yet heard of that interval keeps it until its map catches up.
 
 use super::message;
-use crate::pg::{PgLogDup, PgLogEntry};
+use crate::pg::{PgLogDup, PgLogEntry, Shards};
 use crate::{EVersion, Epoch, HObject, OsdId, PgId, Utime};
 use bytes::Bytes;
 use denc::{BString, Decode, Encode};
@@ -44,7 +44,7 @@ message! {
 }
 message! {
     /// Everything else OSDs have to say about a PG.
-    PgMessage = 0x7102, v 8, c 8, p 127 {
+    PgMessage = 0x7102, v 9, c 9, p 127 {
         pgid: PgId,
         /// The sender's map.
         epoch: Epoch,
@@ -155,7 +155,7 @@ pub struct PgTotals {
 
 /// What an OSD says of its copy of a PG.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Encode, Decode)]
-#[denc(v = 7, compat = 7)]
+#[denc(v = 8, compat = 8)]
 pub struct PeerInfo {
     /// False: it holds nothing of this PG, the rest is blank but `born`.
     pub exists: bool,
@@ -180,9 +180,9 @@ pub struct PeerInfo {
     /// The epoch from which on the sender's store has been in use: of what it held before under the same id nothing is there.
     #[denc(since = 5)]
     pub born: Epoch,
-    /// Which shard of an erasure-coded pool's objects it has; none: whole objects, or nothing yet.
-    #[denc(since = 7)]
-    pub shard: Option<u8>,
+    /// Which shards of an erasure-coded pool's objects it has; none: whole objects, or nothing yet.
+    #[denc(since = 8)]
+    pub shards: Shards,
 }
 
 impl PeerInfo {
@@ -311,8 +311,8 @@ pub enum PgBody {
         last_user_version: u64,
         /// Requests of writes before those you know of, oldest first.
         dups: Vec<PgLogDup>,
-        /// The shard that you hold from now on; none: whole objects. What you have of another one does not count.
-        shard: Option<u8>,
+        /// The shards that you hold from now on; none: whole objects. What you have of others does not count.
+        shards: Shards,
     },
     /// Done and durable; these objects are now missing here, in these versions, and a backfill has come so far.
     #[denc(tag = 6)]

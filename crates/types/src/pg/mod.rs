@@ -5,12 +5,14 @@
 
 mod info;
 mod log;
+mod shards;
 mod snapset;
 mod stat;
 mod state;
 mod usage;
 
 pub use info::{HitSetHistory, HitSetInfo, PgHistory, PgInfo, PgShard};
+pub use shards::{HashRange, Shards};
 pub use snapset::{SeenAt, SnapSet};
 pub use log::{LogOp, OpReturn, PgLogDup, PgLogEntry};
 pub use stat::{ObjectStatCollection, ObjectStatSum, PgStat};

@@ -146,7 +146,7 @@ impl Pg {
         if self.recovery.marking.is_some() {
             return refuse(Errno::EBUSY, "unfound objects of this pg are being marked already");
         }
-        if revert && self.shard.is_some() {
+        if revert && self.is_coded() {
             return refuse(Errno::EINVAL, "mode must be 'delete' for ec pool");
         }
         if !self.serves() {

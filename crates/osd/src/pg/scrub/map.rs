@@ -87,11 +87,12 @@ impl Pg {
     }
 
     fn go_on_building(&mut self, cx: &mut Cx<'_>) {
-        let (coll, shard) = (self.coll, self.shard);
+        let (coll, is_coded) = (self.coll, self.is_coded());
         loop {
             let Some(build) = self.scrubs.build.as_mut() else { return };
             let Some(current) = build.current.as_mut() else {
                 let Some(name) = build.todo.pop_front() else { return self.end_build(cx) };
+                let shard = self.own_shards.of(name.hash);
                 match describe(cx, coll, name, shard) {
                     None => {}
                     Some(object) if build.deep => build.current = Some(Current::new(object)),
@@ -119,7 +120,7 @@ impl Pg {
                 Err(_) => current.object.errors |= ScrubObject::READ_ERROR,
             }
             let current = build.current.take();
-            build.done.extend(current.map(|current| current.finish(shard.is_none())));
+            build.done.extend(current.map(|current| current.finish(!is_coded)));
         }
     }
 
