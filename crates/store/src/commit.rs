@@ -14,6 +14,9 @@ use std::ops::Bound;
 use std::time::Duration;
 use types::Errno;
 
+/// For so long after a write through the log it is taken that more of them come.
+const PRESSING: Duration = Duration::from_secs(1);
+
 impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Sends a planned transaction on its way.
     pub(crate) fn start_txc(&mut self, number: u64, txc: Txc) {
@@ -73,6 +76,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let Some(txc) = self.txcs.get_mut(&number).filter(|t| t.state == TxcState::IoDone) else { return };
             if !txc.deferred.is_empty() && self.deferred.total_bytes() >= self.config.deferred_bytes_max {
                 txc.throttled.get_or_insert(self.now);
+                self.deferred.wanted = Some(self.now);
                 return;
             }
             queue.pop_front();
@@ -142,6 +146,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if txc.deferred.is_empty() {
             return;
         }
+        self.deferred.wanted = Some(self.now);
         let seq = self.deferred.next_seq;
         self.deferred.next_seq += 1;
         txc.deferred_seq = seq;
@@ -236,16 +241,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             self.perf.committed(self.now - txc.submitted, txc.throttled_for);
             self.deferred.committed = self.deferred.committed.max(txc.deferred_seq);
             let mut free = std::mem::take(&mut txc.freed);
-            free.retain(|phys| match self.deferred.blocks.get_mut(phys) {
-                Some(b) => {
-                    b.freed = true;
-                    false
-                }
-                None => true,
-            });
+            free.retain(|phys| !self.deferred.free(*phys));
             self.release(free);
             self.events.push_back(StoreEvent::Committed(txc.id));
         }
+        self.start_deferred_batch();
     }
 
     /// Blocks that nothing refers to any more, nor will after a crash.
@@ -269,9 +269,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.dev.room_beneath().is_some() && self.available() < self.total() / 4
     }
 
-    /// Starts writing deferred blocks to their place, when there are enough to be worth a flush.
+    /// Starts writing deferred blocks to their place, when there are enough to be worth a flush, or when the device is as good as full and the log
+    /// holds more of it than is left.
     fn start_deferred_batch(&mut self) {
-        if self.deferred.bytes >= self.config.deferred_batch_bytes.min(self.config.deferred_bytes_max) {
+        let enough = self.deferred.bytes >= self.config.deferred_batch_bytes.min(self.config.deferred_bytes_max);
+        if enough || self.deferred.held > self.alloc.free().saturating_sub(self.reserve()) {
             self.write_deferred();
         }
     }
@@ -291,11 +293,16 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Goes on with the batch: little by little, for every flush has to wait for what the device has been given before.
     fn drive_deferred_batch(&mut self) {
         while let Some((class, first, list)) = self.deferred.batch.as_mut().and_then(|b| b.next_write(self.config.deferred_window_bytes)) {
-            // Nobody waits for their places while the log has room: whoever reads goes first.
-            let class = if self.deferred.total_bytes() < self.config.deferred_bytes_max / 2 { Class::BestEffort } else { class };
+            let class = if self.log_is_pressed() { class } else { Class::BestEffort };
             let id = self.io(IoKind::DeferredWrite { bytes: list.len() as u64 });
             self.want(class, id, Job::Write { off: first * BLOCK, data: list });
         }
+    }
+
+    /// True if somebody writes, and the log is nearly full: until then nobody waits for what is in it to reach its place, and whoever reads goes first.
+    fn log_is_pressed(&self) -> bool {
+        let max = self.config.deferred_bytes_max;
+        self.deferred.total_bytes() >= max - max / 8 && self.deferred.wanted.is_some_and(|at| self.now - at < PRESSING)
     }
 
     pub(crate) fn handle_deferred_written(&mut self, bytes: u64) {

@@ -11,6 +11,7 @@ use denc::{DecodeError, Decoder};
 use qos::Class;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
+use types::Mono;
 use types::msg::BufList;
 
 /// A record in the database.
@@ -117,6 +118,10 @@ pub(crate) struct Deferred {
     pub batch: Option<Batch>,
     /// Bytes in `records`.
     pub bytes: u64,
+    /// Blocks that no object refers to, and that are free when their records are gone.
+    pub held: u64,
+    /// When last something was to be written through the log.
+    pub wanted: Option<Mono>,
 }
 
 impl Deferred {
@@ -143,6 +148,14 @@ impl Deferred {
         if let Some(b) = self.blocks.get_mut(&phys).filter(|b| b.write == write) {
             b.data = Some(data.clone());
         }
+    }
+
+    /// No object refers to a block any more. False if no record touches it, so that it is free now.
+    pub fn free(&mut self, phys: u64) -> bool {
+        let Some(b) = self.blocks.get_mut(&phys) else { return false };
+        self.held += u64::from(!b.freed);
+        b.freed = true;
+        true
     }
 
     /// A record is in the database's current state.
@@ -197,6 +210,7 @@ impl Deferred {
             return None;
         }
         let b = self.blocks.remove(&phys)?;
+        self.held -= u64::from(b.freed);
         Some((b.data.unwrap_or_else(|| zeros(0)), b.freed))
     }
 }

@@ -277,8 +277,9 @@ impl MountScan {
             Ok(())
         })?;
         // A block of a record that nobody refers to any more is free as soon as the record is gone.
-        for (phys, block) in &mut self.deferred.blocks {
-            block.freed = self.alloc.mark(*phys);
+        let unreferenced: Vec<u64> = self.deferred.blocks.keys().copied().filter(|phys| self.alloc.mark(*phys)).collect();
+        for phys in unreferenced {
+            self.deferred.free(phys);
         }
         Ok(())
     }

@@ -129,6 +129,31 @@ fn a_full_device_refuses_growth_and_still_removes() {
 }
 
 #[test]
+fn what_the_log_holds_of_a_full_device_is_written_so_that_it_becomes_free() {
+    let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+    let all = d.store.statfs().available;
+    // Less than is worth a flush, and no object refers to it any more.
+    (0..200).for_each(|n| d.commit(&mut rng, write(&object(COLL, n), 0, vec![1; 8192])));
+    let rewrite = |n| write(&object(COLL, n), 0, vec![2; 8192]);
+    (0..200).for_each(|n| d.commit(&mut rng, rewrite(n)));
+    let mut n = 1000;
+    while d.submit(write(&object(COLL, n), 0, vec![3; 256 << 10])).is_ok() {
+        d.run(&mut rng);
+        n += 1;
+    }
+    for n in 0..200 {
+        let mut t = Transaction::new(COLL);
+        t.remove(&object(COLL, n));
+        d.commit(&mut rng, t);
+    }
+    d.run(&mut rng);
+    let (stored, held) = (u64::from(n as u32 - 1000) * (256 << 10), 200 * 8192);
+    let free = d.store.statfs().available;
+    assert!(free + stored + held / 2 > all, "{free} free of {all} with {stored} stored");
+    assert_eq!(d.fsck().errors, []);
+}
+
+#[test]
 fn freed_space_is_not_reused_before_the_freeing_is_durable() {
     let (mut d, mut rng) = mounted(8 << 20, StoreConfig::default());
     d.commit(&mut rng, write(&object(COLL, 1), 0, vec![1; 5 << 20]));

@@ -161,8 +161,8 @@ fn deferred_writes_go_behind_reads_while_the_log_has_room() {
         }
         writes
     };
-    let (roomy, tight) = (beside_reads(64 << 20), beside_reads(500 << 10));
-    assert!(roomy * 2 < tight, "{roomy} writes beside the reads where there is room, {tight} where there is little");
+    let (roomy, tight) = (beside_reads(500 << 10), beside_reads(420 << 10));
+    assert!(roomy * 2 < tight, "{roomy} writes beside the reads where there is room, {tight} where there is hardly any");
 }
 
 #[test]
