@@ -147,7 +147,7 @@ fn what_the_log_holds_of_a_full_device_is_written_so_that_it_becomes_free() {
         d.commit(&mut rng, t);
     }
     d.run(&mut rng);
-    let (stored, held) = (u64::from(n as u32 - 1000) * (256 << 10), 200 * 8192);
+    let (stored, held) = (u64::from(n - 1000) * (256 << 10), 200 * 8192);
     let free = d.store.statfs().available;
     assert!(free + stored + held / 2 > all, "{free} free of {all} with {stored} stored");
     assert_eq!(d.fsck().errors, []);
