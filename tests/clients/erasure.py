@@ -141,12 +141,16 @@ def snapshots(objects):
     equal(objects.rados.context(0, []), 0, "no context")
     objects.rados.remove_snap(snap)
 
-def moves(client, objects):
-    """More placement groups, and an OSD that leaves and comes back."""
-    client.ceph("osd", "pool", "set", POOL, "pg_num", "16")
-    until(lambda: len(client.json("pg", "ls-by-pool", POOL)["pg_stats"]) == 16, "more placement groups", 120)
+def divide(client, objects, pg_num):
+    """So many placement groups, while objects change."""
+    client.ceph("osd", "pool", "set", POOL, "pg_num", str(pg_num))
+    until(lambda: objects.churn(10) or len(client.json("pg", "ls-by-pool", POOL)["pg_stats"]) == pg_num, "%d placement groups" % pg_num, 240)
     clean(client)
     objects.check()
+
+def moves(client, objects):
+    """More placement groups, and an OSD that leaves and comes back."""
+    divide(client, objects, 16)
     client.ceph("osd", "out", "1")
     objects.churn(40)
     clean(client)
@@ -158,16 +162,10 @@ def moves(client, objects):
 def merges(client, bin, objects):
     """Fewer placement groups than the pool ever had, while objects change; then OSDs die, for copies have shards of several places now."""
     client.ceph("config", "set", "mgr", "target_max_misplaced_ratio", "1")
-    client.ceph("osd", "pool", "set", POOL, "pg_num", "3")
-    until(lambda: objects.churn(10) or len(client.json("pg", "ls-by-pool", POOL)["pg_stats"]) == 3, "three placement groups", 240)
-    clean(client)
-    objects.check()
+    divide(client, objects, 3)
     if bin:
         deaths(client, bin, objects)
-    client.ceph("osd", "pool", "set", POOL, "pg_num", "8")
-    until(lambda: objects.churn(10) or len(client.json("pg", "ls-by-pool", POOL)["pg_stats"]) == 8, "eight placement groups", 120)
-    clean(client)
-    objects.check()
+    divide(client, objects, 8)
     scrubbed(client, POOL)
 
 def main():

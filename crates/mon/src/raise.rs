@@ -3,7 +3,7 @@
 //!
 //! Owns: [`Raise`].   Hears: the second's tick, the map, the manager's figures.   Says: in the cluster log, that it is going to be done and that it is done.
 //! Why: with one machine copies cannot lie on different hosts, and who adds the others later does not think of the rule; until the first host is lost.
-//! Holds: only the rule as it was made is changed, and nothing is ever lowered; no pool loses a copy's place by it, no OSD is filled to its warning by it.
+//! Holds: only rules as they were made are changed, and nothing is ever lowered; no pool loses a copy's place by it, no OSD is filled to its warning by it.
 
 use crate::commands::ec_profile::{self, DOMAIN};
 use crate::env::Env;
@@ -99,12 +99,15 @@ fn look<K: Kv>(mon: &mut Mon<K>, now: Now, rule: u32, hosts: &[String]) {
 fn ready(env: &Env, state: &State) -> Vec<(u32, Vec<String>)> {
     let (map, crush) = (&state.osdmap.map, pending_crush(&state.osdmap));
     let usual = u8::try_from(env.int(state, "osd_pool_default_size", 3)).unwrap_or(3);
-    let first = pristine_rule(&crush).map(|rule| (rule, pools(map, rule).map(|(_, p)| p.size).fold(usual, u8::max)));
+    let first = pristine_rule(&crush);
     let coded: BTreeSet<u32> = map.pools.values().filter(|p| p.is_erasure()).map(|p| p.crush_rule.into()).collect();
     let coded = coded.into_iter().filter(|rule| pools(map, *rule).all(|(_, p)| is_as_made(map, &crush, p)));
-    let coded = coded.map(|rule| (rule, pools(map, rule).map(|(_, p)| p.size).max().unwrap_or_default()));
-    let all = first.into_iter().chain(coded).map(|(rule, copies)| (rule, hosts(map, rule), copies));
-    all.filter(|(_, hosts, copies)| hosts.len() >= usize::from(*copies)).map(|(rule, hosts, _)| (rule, hosts)).collect()
+    let rules = first.map(|rule| (rule, usual)).into_iter().chain(coded.map(|rule| (rule, 0)));
+    let enough = |(rule, least): (u32, u8)| {
+        let (hosts, copies) = (hosts(map, rule), pools(map, rule).map(|(_, p)| p.size).fold(least, u8::max));
+        (hosts.len() >= usize::from(copies)).then_some((rule, hosts))
+    };
+    rules.filter_map(enough).collect()
 }
 
 /// What would come of raising a rule; `None` if a PG would lack a place or an OSD room.
@@ -141,6 +144,11 @@ fn pristine_rule(crush: &CrushMap) -> Option<u32> {
 
 /// True if an erasure-coded pool's rule is as it is made where nobody says what no two chunks may share, and over OSDs.
 fn is_as_made(map: &OsdMap, crush: &CrushMap, pool: &PgPool) -> bool {
+    let rule = u32::from(pool.crush_rule);
+    // Asked every second, and a copy of the map is made for what comes after.
+    if !pool.is_erasure() || crush.rule_failure_domain(rule) != Some("osd") {
+        return false;
+    }
     let made = || {
         let pairs = map.erasure_code_profiles.get(&pool.erasure_code_profile)?;
         let silent = pairs.get(DOMAIN).is_none_or(String::is_empty);
@@ -150,7 +158,7 @@ fn is_as_made(map: &OsdMap, crush: &CrushMap, pool: &PgPool) -> bool {
         crush.rule(number.into()).cloned()
     };
     let ruleset = |rule: &crush::Rule| crush::Rule { ruleset: 0, ..rule.clone() };
-    pool.is_erasure() && crush.rule(pool.crush_rule.into()).map(ruleset) == made().as_ref().map(ruleset)
+    crush.rule(rule).map(ruleset) == made().as_ref().map(ruleset)
 }
 
 /// Hosts below what the rule takes that have an OSD that is up and in.

@@ -75,11 +75,12 @@ fn set(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     Profile::fill(&mut pairs, &domain);
     if let Some(old) = map.erasure_code_profiles.get(name) {
         let mut old = old.clone();
+        let said_domain = old.contains_key(DOMAIN);
         Profile::fill(&mut old, &domain);
-        if old == pairs {
+        if old == pairs && said_domain >= says_domain {
             return Ok(Reply::ok());
         }
-        if !force {
+        if !force && old != pairs {
             let text = format!(
                 "will not override erasure code profile {name} because the existing profile {} is different from the proposed profile {}",
                 show(&old), show(&pairs)

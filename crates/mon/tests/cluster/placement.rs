@@ -168,6 +168,9 @@ fn rules_of_chunks_are_raised_with_it_where_nobody_said_what_chunks_may_share() 
     create(&mut lab, "silent", &["k=2", "m=1"]);
     create(&mut lab, "said", &["k=2", "m=1", "crush-failure-domain=osd"]);
     create(&mut lab, "wide", &["k=2", "m=2"]);
+    // Said later, though it changes nothing yet.
+    create(&mut lab, "pinned", &["k=2", "m=1"]);
+    lab.ok(json!({"prefix": "osd erasure-code-profile set", "name": "pinned", "profile": ["k=2", "m=1", "crush-failure-domain=osd"]}));
     let profile = |lab: &mut Lab, name: &str| lab.ok(json!({"prefix": "osd erasure-code-profile get", "name": name})).out;
     assert!(profile(&mut lab, "silent").contains("crush-failure-domain=osd\n"));
     lab.pass(Duration::from_secs(25));
@@ -176,7 +179,8 @@ fn rules_of_chunks_are_raised_with_it_where_nobody_said_what_chunks_may_share() 
         steps.as_array().unwrap().iter().find_map(|step| Some((step["op"].as_str()?.to_owned(), step["type"].as_str()?.to_owned()))).unwrap()
     };
     let (osd, host) = (("choose_indep".to_owned(), "osd".to_owned()), ("chooseleaf_indep".to_owned(), "host".to_owned()));
-    assert_eq!([chosen(&mut lab, "silent"), chosen(&mut lab, "said"), chosen(&mut lab, "wide")], [host, osd.clone(), osd], "three hosts");
+    assert_eq!([chosen(&mut lab, "silent"), chosen(&mut lab, "said"), chosen(&mut lab, "wide")], [host, osd.clone(), osd.clone()], "three hosts");
+    assert_eq!(chosen(&mut lab, "pinned"), osd);
     assert!(profile(&mut lab, "silent").contains("crush-failure-domain=host\n") && profile(&mut lab, "said").contains("crush-failure-domain=osd\n"));
     let said = lab.ok(json!({"prefix": "log last", "num": 20})).out;
     assert!(said.contains("the CRUSH rule silent spreads copies over hosts from now on") && !said.contains("rule wide"), "{said}");

@@ -146,12 +146,12 @@ fn merge(cx: &mut Cx<'_>, id: PgId, target: Option<Pg>, sources: Vec<Pg>, old: &
 /// Which shards of erasure-coded objects a copy has that is made of these.
 fn joined(old: &OsdMap, target: &Pg, sources: &[Pg]) -> Shards {
     let pg_num = old.pool_by_id(target.id.pool).map_or(0, |pool| pool.pg_num);
-    let of = |pg: &Pg| {
-        let hashes = HashRange::new(pg.id.seed, split_bits(pg.id, pg_num));
-        pg.own_shards.within(hashes).parts().filter_map(|(part, shard)| Some((part.common(hashes)?, shard))).collect::<Vec<_>>()
-    };
     let known = std::iter::once(target).chain(sources).filter(|pg| pg.id.seed < pg_num);
-    Shards::of_pg(target.hashes(), known.flat_map(of))
+    let said = known.flat_map(|pg| {
+        let hashes = HashRange::new(pg.id.seed, split_bits(pg.id, pg_num));
+        pg.own_shards.parts().filter_map(move |(part, shard)| Some((part.common(hashes)?, shard)))
+    });
+    Shards::of_pg(target.hashes(), said)
 }
 
 /// A copy of the target where there was none.
