@@ -16,7 +16,7 @@ fn sources(dir: &Path, out: &mut Vec<PathBuf>) {
 
 #[test]
 fn effective_options_are_read_by_someone() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let crates = Path::new("..");
     let mut files = vec![];
     sources(crates, &mut files);
     // The tables themselves, and what tests set, do not count.

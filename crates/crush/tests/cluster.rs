@@ -4,7 +4,7 @@
 use crush::{CrushError, CrushMap, Location, Profile, features, parse_location};
 
 fn stored(n: usize) -> CrushMap {
-    let path = format!("{}/testdata/cluster/{n}.bin", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("testdata/cluster/{n}.bin");
     denc::from_bytes(&std::fs::read(path).unwrap().into()).unwrap()
 }
 

@@ -12,7 +12,7 @@ use types::msg::{LogEntry, Redirect};
 use types::pg::*;
 
 fn objects(kind: &str) -> Vec<(PathBuf, Bytes)> {
-    let ours = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/corpus"));
+    let ours = PathBuf::from("testdata/corpus");
     let mut dirs: Vec<PathBuf> = ["16.2.0", "18.2.0"].map(|r| ours.join(r).join(kind)).into();
     dirs.extend(std::env::var("CEPH_CORPUS").map(|d| PathBuf::from(d).join("objects").join(kind)));
     let files = dirs.iter().filter_map(|d| fs::read_dir(d).ok()).flatten().map(|f| f.unwrap().path());

@@ -1,7 +1,7 @@
 //! A stock cluster's life, epoch by epoch: every incremental applies, and leads to the map whose checksum it carries.
 
 use denc::{Bytes, Decode, Decoder, Encode};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use types::Epoch;
 use types::map::osdmap::{ApplyError, MAP_FEATURES};
@@ -12,7 +12,7 @@ fn read(name: &str) -> Bytes {
 }
 
 fn read_of(cluster: &str, name: &str) -> Bytes {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata").join(cluster).join(name);
+    let path = Path::new("testdata").join(cluster).join(name);
     std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display())).into()
 }
 

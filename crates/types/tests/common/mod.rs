@@ -9,15 +9,14 @@ pub const RELEASES: [&str; 3] = ["16.2.0", "18.2.0", "20.3.0"];
 /// Where the corpus lies, unpacked on first use: the whole one (CUTTLEBONE_CORPUS, or beside the repository), or else
 /// the maps of it that we keep.
 pub fn corpus() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let whole = std::env::var_os("CUTTLEBONE_CORPUS").map_or_else(|| here.join("../../../shared/corpus"), PathBuf::from);
+    let whole = std::env::var_os("CUTTLEBONE_CORPUS").map_or_else(|| PathBuf::from("../../../shared/corpus"), PathBuf::from);
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
     if whole.is_dir() {
         println!("corpus: {}", whole.display());
         return unpacked(&tmp.join("corpus"), RELEASES.map(|r| whole.join(format!("{r}.tar.xz"))));
     }
     println!("corpus: only the maps in testdata (CUTTLEBONE_CORPUS may name the whole)");
-    unpacked(&tmp.join("corpus-maps"), [here.join("testdata/corpus/maps.tar.gz")])
+    unpacked(&tmp.join("corpus-maps"), ["testdata/corpus/maps.tar.gz".into()])
 }
 
 /// `dir` with the archives unpacked in it. Several test processes may do so at once: each works in a directory of its
