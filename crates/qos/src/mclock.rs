@@ -3,7 +3,7 @@
 //! Owns: [`Mclock`].   Says: what may start now, or when something may.
 //! Holds: whoever has a reservation gets it, nobody exceeds a limit where the device is busy, what is left is divided by weight, and a twentieth of
 //! what reservations take goes by weight though they would take everything: costs are estimates, and who has no reservation
-//! would starve whenever they are too low.
+//! would starve whenever they are too low. What can wait goes when no class has anything that may start.
 
 use crate::Share;
 use std::collections::{BTreeMap, VecDeque};
@@ -41,6 +41,8 @@ pub struct Started<C, T> {
 pub struct Mclock<C, T> {
     classes: BTreeMap<C, Queue<T>>,
     urgent: VecDeque<(u64, T)>,
+    /// What can wait, and whose it is.
+    idle: VecDeque<(C, u64, T)>,
     /// What is urgent has taken its part until then.
     urgent_until: u64,
     /// Cost per weight that whoever was last served by weight had been served: where a class begins that was idle.
@@ -100,7 +102,7 @@ fn stretched(cost: u64, thousandths: u64) -> u64 {
 
 impl<C: Ord + Copy, T> Default for Mclock<C, T> {
     fn default() -> Self {
-        Mclock { classes: BTreeMap::new(), urgent: VecDeque::new(), urgent_until: 0, progress: 0, owed: 0, busy: 1000 }
+        Mclock { classes: BTreeMap::new(), urgent: VecDeque::new(), idle: VecDeque::new(), urgent_until: 0, progress: 0, owed: 0, busy: 1000 }
     }
 }
 
@@ -151,6 +153,26 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
     /// Queues what goes before all classes while it takes no more than a quarter of the device's time.
     pub fn push_urgent(&mut self, cost: u64, job: T) {
         self.urgent.push_back((cost.max(1), job));
+    }
+
+    /// Queues what nobody waits for, however long it takes: it costs its class nothing unless that begins to wait for it (`hurry`).
+    pub fn push_idle(&mut self, class: C, cost: u64, job: T) {
+        self.idle.push_back((class, cost, job));
+    }
+
+    /// Takes what can wait, for when `pop` has nothing.
+    pub fn pop_idle(&mut self) -> Option<Started<C, T>> {
+        let (class, cost, job) = self.idle.pop_front()?;
+        Some(Started { class: Some(class), reserved: false, cost, job })
+    }
+
+    /// What could wait cannot any more: it goes with its class.
+    pub fn hurry(&mut self, now: u64) {
+        for (class, cost, job) in std::mem::take(&mut self.idle) {
+            if let Err(job) = self.push(now, class, cost, job) {
+                self.idle.push_back((class, cost, job));
+            }
+        }
     }
 
     /// Takes the job that is to start next; `None`: nothing waits, or limits forbid it (`next_at`).
@@ -235,11 +257,11 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
 
     /// Jobs that wait.
     pub fn len(&self) -> usize {
-        self.urgent.len() + self.classes.values().map(|q| q.jobs.len()).sum::<usize>()
+        self.urgent.len() + self.idle.len() + self.classes.values().map(|q| q.jobs.len()).sum::<usize>()
     }
 
     pub fn is_empty(&self) -> bool {
-        self.urgent.is_empty() && self.classes.values().all(|q| q.jobs.is_empty())
+        self.urgent.is_empty() && self.idle.is_empty() && self.classes.values().all(|q| q.jobs.is_empty())
     }
 
     /// Jobs of a class that wait, and what they cost together, nanoseconds.
@@ -250,6 +272,7 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
     /// Drops the jobs that `keep` refuses.
     pub fn retain(&mut self, mut keep: impl FnMut(&T) -> bool) {
         self.urgent.retain(|(_, job)| keep(job));
+        self.idle.retain(|(.., job)| keep(job));
         for queue in self.classes.values_mut() {
             queue.jobs.retain(|(_, job)| keep(job));
         }

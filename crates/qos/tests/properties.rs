@@ -236,6 +236,28 @@ fn what_is_urgent_goes_first_but_does_not_take_over() {
 }
 
 #[test]
+fn what_can_wait_goes_last_until_somebody_waits_for_it() {
+    let mut queue: Mclock<u32, &str> = Mclock::default();
+    queue.set_share(0, 1, share(0, 1, None));
+    queue.set_share(0, 2, share(0, 1, Some(100)));
+    queue.push_idle(1, MS, "can wait");
+    for _ in 0..2 {
+        queue.push(0, 2, SECOND, "limited").unwrap();
+    }
+    assert_eq!(queue.pop(SECOND).unwrap().job, "limited");
+    // The device would idle: a limit keeps nobody else from it.
+    assert_eq!((queue.pop(SECOND), queue.len()), (None, 2));
+    assert_eq!(queue.pop_idle().unwrap().job, "can wait");
+    queue.push_idle(1, MS, "cannot any more");
+    queue.hurry(SECOND);
+    assert_eq!((queue.pop(SECOND).unwrap().job, queue.pop_idle()), ("cannot any more", None));
+    // A class that is gone has nobody who waits.
+    queue.push_idle(3, MS, "nobody's");
+    queue.hurry(SECOND);
+    assert_eq!((queue.pop(SECOND), queue.pop_idle().map(|s| s.job)), (None, Some("nobody's")));
+}
+
+#[test]
 fn a_class_without_a_share_is_refused_and_one_that_goes_gives_back_what_waits() {
     let mut queue: Mclock<u32, &str> = Mclock::default();
     assert_eq!(queue.push(0, 1, MS, "lost?"), Err("lost?"));

@@ -76,7 +76,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let Some(txc) = self.txcs.get_mut(&number).filter(|t| t.state == TxcState::IoDone) else { return };
             if !txc.deferred.is_empty() && self.deferred.total_bytes() >= self.config.deferred_bytes_max {
                 txc.throttled.get_or_insert(self.now);
-                self.deferred.wanted = Some(self.now);
+                (self.deferred.wanted, self.deferred.waits) = (Some(self.now), true);
                 return;
             }
             queue.pop_front();
@@ -269,11 +269,10 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.dev.room_beneath().is_some() && self.available() < self.total() / 4
     }
 
-    /// Starts writing deferred blocks to their place, when there are enough to be worth a flush, or when the device is as good as full and the log
-    /// holds more of it than is left.
+    /// Starts writing deferred blocks to their place, when there are enough to be worth a flush, or when what they hold is wanted.
     fn start_deferred_batch(&mut self) {
         let enough = self.deferred.bytes >= self.config.deferred_batch_bytes.min(self.config.deferred_bytes_max);
-        if enough || self.deferred.held > self.alloc.free().saturating_sub(self.reserve()) {
+        if enough || self.holds_what_is_wanted() {
             self.write_deferred();
         }
     }
@@ -293,16 +292,22 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Goes on with the batch: little by little, for every flush has to wait for what the device has been given before.
     fn drive_deferred_batch(&mut self) {
         while let Some((class, first, list)) = self.deferred.batch.as_mut().and_then(|b| b.next_write(self.config.deferred_window_bytes)) {
-            let class = if self.log_is_pressed() { class } else { Class::BestEffort };
             let id = self.io(IoKind::DeferredWrite { bytes: list.len() as u64 });
-            self.want(class, id, Job::Write { off: first * BLOCK, data: list });
+            self.want_later(class, id, Job::Write { off: first * BLOCK, data: list });
         }
     }
 
-    /// True if somebody writes, and the log is nearly full: until then nobody waits for what is in it to reach its place, and whoever reads goes first.
-    fn log_is_pressed(&self) -> bool {
+    /// True if somebody waits for room in the log, or will soon: it is nearly full, and somebody writes. Until then nobody waits for what is in it to
+    /// reach its place, and whatever else the device is wanted for goes first.
+    pub(crate) fn log_is_pressed(&self) -> bool {
         let max = self.config.deferred_bytes_max;
-        self.deferred.total_bytes() >= max - max / 8 && self.deferred.wanted.is_some_and(|at| self.now - at < PRESSING)
+        let is_written = self.deferred.wanted.is_some_and(|at| self.now - at < PRESSING);
+        self.deferred.waits || self.holds_what_is_wanted() || is_written && self.deferred.total_bytes() >= max - max / 8
+    }
+
+    /// True if the device is as good as full, and the log holds more of it than is left.
+    fn holds_what_is_wanted(&self) -> bool {
+        self.deferred.held > self.alloc.free().saturating_sub(self.reserve())
     }
 
     pub(crate) fn handle_deferred_written(&mut self, bytes: u64) {
@@ -318,6 +323,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// Whoever had to wait for room for deferred blocks goes on, the longest first.
     fn let_waiting_in(&mut self) {
+        self.deferred.waits = false;
         let mut waiting: Vec<(u64, types::ShardPgId)> = self.queues.iter().filter_map(|(coll, queue)| Some((*queue.front()?, *coll))).collect();
         waiting.sort_unstable();
         waiting.into_iter().for_each(|(_, coll)| self.queue_ready(coll));

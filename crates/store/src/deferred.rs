@@ -122,6 +122,8 @@ pub(crate) struct Deferred {
     pub held: u64,
     /// When last something was to be written through the log.
     pub wanted: Option<Mono>,
+    /// Somebody waits for room in it.
+    pub waits: bool,
 }
 
 impl Deferred {

@@ -9,7 +9,7 @@
 use crate::store::{ById, IoKind};
 use crate::{BlockDev, IoId, Kv, Store};
 use bytes::Bytes;
-use qos::{Begun, Class, DeviceModel, Io, Mclock, Share};
+use qos::{Begun, Class, DeviceModel, Io, Mclock, Share, Started};
 use types::msg::BufList;
 use types::{Errno, Mono, Now};
 
@@ -177,6 +177,12 @@ impl DeviceQueue {
         }
     }
 
+    /// What is to be given to the device next. What can wait goes alone: whoever comes meanwhile waits for one.
+    fn next(&mut self, now: Mono) -> Option<Started<Class, (IoId, Job)>> {
+        let idles = self.given.0 == 0;
+        self.waiting.pop(now.0).or_else(|| if idles { self.waiting.pop_idle() } else { None })
+    }
+
     /// The range that a read grows to by what waits near it, `most` bytes.
     fn grown(&self, class: Class, range: (u64, u64), most: u64) -> (u64, u64) {
         let between = self.model.worth_reading(BETWEEN);
@@ -206,6 +212,13 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         assert!(self.queue.waiting.push(self.now.0, class, cost, (id, job)).is_ok(), "every class has a share");
     }
 
+    /// Queues a write that nobody waits for. It starts when the device has nothing else to do, or when the log is pressed.
+    pub(crate) fn want_later(&mut self, class: Class, id: IoId, job: Job) {
+        let (io, bytes) = job.io();
+        let cost = self.queue.price(io, bytes);
+        self.queue.waiting.push_idle(class, cost, (id, job));
+    }
+
     /// A flush has been started.
     pub(crate) fn note_flush(&mut self, id: IoId) {
         self.queue.started(self.now, id, None, false, (Io::Flush, 0));
@@ -213,9 +226,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// Gives the device what it has room for.
     pub(crate) fn drive_device(&mut self) {
+        if self.log_is_pressed() {
+            self.queue.waiting.hurry(self.now.0);
+        }
         while self.queue.has_room() {
             let chosen = self.queue.is_contended();
-            let Some(next) = self.queue.waiting.pop(self.now.0) else { break };
+            let Some(next) = self.queue.next(self.now) else { break };
             let class = next.class.unwrap_or_default();
             let (mut id, mut job) = next.job;
             if let Some(range) = job.range().filter(|_| self.config.joined_read_bytes > 0) {
