@@ -98,6 +98,10 @@ pub const MGR_COMMANDS: &[CommandSpec] = &[
     mgr("rbd perf image counters pool_spec:String? sort_by:String?", "counters of images", "mgr", "r"),
     mgr("rbd task list task_id:String?", "tasks on images", "mgr", "r"),
     mgr("fs status fs:String?", "what file systems do", "mgr", "r"),
+    mgr("orch device ls hostname:String?* format:String? refresh:Bool? wide:Bool?", "devices of hosts, as an orchestrator knows them", "mgr", "r"),
+    mgr("orch host ls format:String?", "hosts, as an orchestrator knows them", "mgr", "r"),
+    mgr("orch ls service_type:String? service_name:String? export:Bool? format:String? refresh:Bool?", "services, as an orchestrator knows them", "mgr", "r"),
+    mgr("orch ps hostname:String? service_name:String? daemon_type:String? daemon_id:String? format:String? refresh:Bool?", "daemons, as an orchestrator knows them", "mgr", "r"),
     mgr("orch status detail:Bool? format:String?", "who deploys daemons", "mgr", "r"),
     mgr("telemetry status", "whether figures are sent to anyone", "mgr", "r"),
 ];

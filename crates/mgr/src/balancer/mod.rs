@@ -163,6 +163,7 @@ pub struct Balancer {
 
 const SUCCESS: &str = "Optimization plan created successfully";
 const NOTHING_TO_DO: &str = "Unable to find further optimization, or pool(s) pg_num is decreasing, or distribution is already perfect";
+const NOTHING_FOUND: &str = "Unable to find further optimization, change balancer mode and retry might help";
 
 impl Mgr {
     /// What the balancer has to say to the monitors now, by itself.
@@ -235,7 +236,8 @@ fn plan(settings: &MgrSettings, map: Arc<OsdMap>, pgs: &PgMap, pools: &[String])
         other => return Err((Errno::EINVAL, format!("Unrecognized mode {other}"))),
     };
     if steps.is_empty() {
-        return Err((Errno::EALREADY, NOTHING_TO_DO.into()));
+        // As in src/pybind/mgr/balancer/module.py: the one is as good as it gets, the other gave up.
+        return Err(if options.mode == "upmap" { (Errno::EALREADY, NOTHING_TO_DO.into()) } else { (Errno::EDOM, NOTHING_FOUND.into()) });
     }
     Ok(Plan { mode: options.mode.clone(), pools: pools.to_vec(), map, steps })
 }

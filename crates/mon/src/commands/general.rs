@@ -16,6 +16,7 @@ use types::{EntityKind, Utime};
 pub const COMMANDS: &[Entry] = &[
     entry("fsid", "mon", "r", fsid),
     entry("status", "mon", "r", status),
+    entry("version", "mon", "r", version),
     entry("versions", "mon", "r", versions),
     entry("features", "mon", "r", features),
     entry("report", "mon", "r", report),
@@ -324,14 +325,18 @@ pub fn count_by<'a>(all: impl Iterator<Item = &'a BTreeMap<String, String>>, pro
     json!(counts)
 }
 
+fn version(_: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    Ok(Reply::either(cmd.format, || version::full() + "\n", || json!({"version": version::full()})))
+}
+
 fn versions(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
-    let mon = BTreeMap::from([("ceph_version".to_owned(), version::full())]);
+    let mons: Vec<_> = super::mon::members_metadata(ctx).into_iter().map(|(_, m)| m).collect();
     let osds: Vec<_> = ctx.osdmap().up_osds().filter_map(|o| ctx.state.osdmap.metadata.get(&o)).collect();
     let mgr = ctx.state.mgr.metadata.get(&ctx.state.mgr.map.active_name);
     let v = "ceph_version";
-    let all = osds.iter().copied().chain(mgr).chain([&mon]);
+    let all = osds.iter().copied().chain(mgr).chain(&mons);
     let out = json!({
-        "mon": count_by([&mon].into_iter(), v),
+        "mon": count_by(mons.iter(), v),
         "mgr": count_by(mgr.into_iter(), v),
         "osd": count_by(osds.iter().copied(), v),
         "mds": {},

@@ -14,6 +14,7 @@ pub mod health;
 pub mod log;
 pub mod mgr;
 pub mod mon;
+mod not_built;
 pub mod osd;
 pub mod osd_dump;
 pub mod osd_life;
@@ -118,11 +119,11 @@ type Table = BTreeMap<&'static str, &'static Entry>;
 /// Commands for the monitors.
 pub fn table() -> &'static Table {
     static TABLE: LazyLock<Table> = LazyLock::new(|| {
-        let all: [&'static [Entry]; 25] = [
+        let all: [&'static [Entry]; 26] = [
             auth::COMMANDS, config::COMMANDS, config_key::COMMANDS, crush::COMMANDS, crush_rule::COMMANDS,
             ec_profile::COMMANDS, fs::COMMANDS, general::COMMANDS, health::COMMANDS, log::COMMANDS, mgr::COMMANDS,
             mon::COMMANDS, osd::COMMANDS, osd_dump::COMMANDS, osd_life::COMMANDS, osd_set::COMMANDS,
-            osd_tree::COMMANDS, pg::COMMANDS, pool::COMMANDS, pool_app::COMMANDS, pool_get::COMMANDS, pool_set::COMMANDS,
+            osd_tree::COMMANDS, not_built::COMMANDS, pg::COMMANDS, pool::COMMANDS, pool_app::COMMANDS, pool_get::COMMANDS, pool_set::COMMANDS,
             pool_snap::COMMANDS, upmap::COMMANDS, usage::COMMANDS,
         ];
         all.into_iter().flatten().map(|e| (e.prefix, e)).collect()
@@ -141,11 +142,8 @@ pub fn find(table: &'static Table, prefix: &str) -> Option<&'static Entry> {
     table.get(prefix).copied()
 }
 
-/// Commands, or families of commands, of stock Ceph that have nothing behind them here yet.
-const NOT_YET: [&str; 8] = [
-    "fs", "mds", "osd tier", "mon set-addrs", "mon set-weight", "mon enable_stretch_mode",
-    "osd force_healthy_stretch_mode", "osd force_recovery_stretch_mode",
-];
+/// Families of commands of stock Ceph that have nothing behind them here yet.
+const NOT_YET: [&str; 2] = ["fs", "mds"];
 
 /// What to say of a command that is not in the table: commands of stock Ceph that are yet to be built say so.
 pub fn unknown(cmd: &Cmd, tell: bool) -> Reply {

@@ -20,6 +20,7 @@ pub const COMMANDS: &[Entry] = &[
     entry("osd lspools", "osd", "r", lspools),
     entry("osd find", "osd", "r", find),
     entry("osd metadata", "osd", "r", metadata),
+    entry("osd last-stat-seq", "osd", "r", last_stat_seq),
     entry("osd count-metadata", "osd", "r", count_metadata),
     entry("osd versions", "osd", "r", versions),
     entry("osd numa-status", "osd", "r", numa_status),
@@ -155,6 +156,13 @@ pub fn metadata_json(osd: OsdId, metadata: &BTreeMap<String, String>) -> Value {
     out.insert("id".into(), osd.0.into());
     out.extend(metadata.iter().map(|(k, v)| (k.clone(), v.as_str().into())));
     Value::Object(out)
+}
+
+/// Which of an OSD's reports has come last; 0 for one that sent none. `ceph tell osd.N flush_pg_stats` says which to wait for.
+fn last_stat_seq(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    let osd = id_arg(cmd)?;
+    let seq = ctx.state.mgr.digest.as_ref().and_then(|d| d.osds.get(&osd)).map_or(0, |stat| stat.seq);
+    Ok(Reply::either(cmd.format, || format!("{seq}\n"), || json!(seq)))
 }
 
 fn metadata(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
