@@ -169,7 +169,7 @@ impl Scenario {
         let faults = faults(rng, &plan, writers + sharers, beyond);
         let snappers = usize::from(!beyond && !fills && apart.random_ratio(2, 3));
         let mut s = Scenario { seed, plan, tunables, work, writers, sharers, snappers, beyond, faults };
-        if !fills && apart.random_ratio(1, 3) {
+        if apart.random_ratio(1, 3) {
             s.encode(&mut apart);
         }
         s
@@ -184,7 +184,7 @@ impl Scenario {
         };
         let (mut k, mut m) = shapes[rng.random_range(0..shapes.len())];
         let chunk = [4096, 1024, 256][rng.random_range(0..3)];
-        let is_wide = rng.random_ratio(1, 6);
+        let is_wide = rng.random_ratio(1, 6) && !self.work.full_try;
         if is_wide {
             (k, m) = [(8, 3), (6, 3), (4, 4), (5, 2), (4, 2)][rng.random_range(0..5)];
             self.plan.osds = (k + m) as usize + rng.random_range(0..2);
@@ -192,6 +192,10 @@ impl Scenario {
         self.plan.coded = Some((k, chunk));
         (self.plan.size, self.plan.min_size) = (k + m, k + 1.min(m - 1));
         self.work.omaps = false;
+        if self.work.full_try {
+            // As much for each disk as of whole copies.
+            self.work.bytes_max *= k as usize;
+        }
         if is_wide {
             // The hosts that they are about have other numbers now.
             self.faults = faults(rng, &self.plan, self.writers + self.sharers, self.beyond);
