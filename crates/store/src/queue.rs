@@ -17,8 +17,6 @@ use types::{Errno, Mono, Now};
 /// dry, and an elevator wants something to sort.
 const AHEAD: u64 = 2_000_000;
 const AHEAD_IOS: u64 = 4;
-/// Device time of what can wait: whoever comes meanwhile waits so long for it, or for one I/O.
-const IDLE_AHEAD: u64 = 500_000;
 /// How many while nobody knows what they cost.
 const UNKNOWN_IOS: u64 = 32;
 
@@ -179,9 +177,9 @@ impl DeviceQueue {
         }
     }
 
-    /// What is to be given to the device next.
+    /// What is to be given to the device next. Of what can wait no more than `AHEAD`, or one I/O: whoever comes meanwhile waits for that.
     fn next(&mut self, now: Mono) -> Option<Started<Class, (IoId, Job)>> {
-        let idles = self.given.0 == 0 || self.given.1 < IDLE_AHEAD;
+        let idles = self.given.0 == 0 || self.given.1 < AHEAD;
         self.waiting.pop(now.0).or_else(|| if idles { self.waiting.pop_idle() } else { None })
     }
 
