@@ -74,8 +74,9 @@ def planned(client):
 def even(client):
     check(clean(client), "placement groups are not clean")
     status = client.json("balancer", "status")
-    # By weights it never says that none is needed, as in stock.
     check(status["optimize_result"].startswith("Unable to find further optimization"), status["optimize_result"])
+    # By weights it never says that none is needed, as in stock.
+    equal(status["no_optimization_needed"], status["mode"] == "upmap", "whether no optimization is needed")
     furthest = off(client)
     check(furthest < 3, "an OSD is %.2f points off" % furthest)
     return True

@@ -3,7 +3,8 @@
 //! Environment: `SEED=n` replays one, prints faults, what clients do and what becomes of PGs, and shrinks it if it fails; `LESS=...` as
 //! that prints replays the shrunk one. `MINUTES=n` (10) runs new seeds from `FIRST` on (the time, unless given) on `JOBS` cores;
 //! `SEEDS=n` runs so many, with both set as many at least and as long at least; `STOP=1` runs none after one that fails, `BEYOND=1` of
-//! them those beyond redundancy only, `FULL=1` those that fill disks, `CODED=1` those with an erasure-coded pool. `CHECKER` is the program of tests/linearizability. `SIM_LOG` filters what daemons log in a replay.
+//! them those beyond redundancy only, `FULL=1` those that fill disks, `CODED=1` those with an erasure-coded pool. `CHECKER` is the
+//! program of tests/linearizability. `SIM_LOG` filters what daemons log in a replay.
 
 use sim::{Less, Outcome, Scenario, Trial, shrink};
 use std::cell::RefCell;
@@ -174,9 +175,9 @@ fn run_many() -> ExitCode {
     }
     println!("seeds from {first} on, {jobs} at a time");
     let (next, total) = (AtomicU64::new(0), Mutex::new(Total::default()));
-    let only = |name: &str| env::<String>(name).is_some();
-    let (only_beyond, only_full, only_coded) = (only("BEYOND"), only("FULL"), only("CODED"));
-    let (stop, failed) = (env::<String>("STOP").is_some(), AtomicBool::new(false));
+    let is_set = |name: &str| env::<String>(name).is_some();
+    let (only_beyond, only_full, only_coded) = (is_set("BEYOND"), is_set("FULL"), is_set("CODED"));
+    let (stop, failed) = (is_set("STOP"), AtomicBool::new(false));
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| loop {

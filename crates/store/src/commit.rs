@@ -76,7 +76,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let Some(txc) = self.txcs.get_mut(&number).filter(|t| t.state == TxcState::IoDone) else { return };
             if !txc.deferred.is_empty() && self.deferred.total_bytes() >= self.config.deferred_bytes_max {
                 txc.throttled.get_or_insert(self.now);
-                (self.deferred.wanted, self.deferred.waits) = (Some(self.now), true);
+                self.deferred.waits = true;
                 return;
             }
             queue.pop_front();
@@ -146,7 +146,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if txc.deferred.is_empty() {
             return;
         }
-        self.deferred.wanted = Some(self.now);
+        self.deferred.written_at = Some(self.now);
         let seq = self.deferred.next_seq;
         self.deferred.next_seq += 1;
         txc.deferred_seq = seq;
@@ -301,7 +301,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// reach its place, and whatever else the device is wanted for goes first.
     pub(crate) fn log_is_pressed(&self) -> bool {
         let max = self.config.deferred_bytes_max;
-        let is_written = self.deferred.wanted.is_some_and(|at| self.now - at < PRESSING);
+        let is_written = self.deferred.written_at.is_some_and(|at| self.now - at < PRESSING);
         self.deferred.waits || self.holds_what_is_wanted() || is_written && self.deferred.total_bytes() >= max - max / 8
     }
 

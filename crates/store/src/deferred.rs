@@ -120,8 +120,8 @@ pub(crate) struct Deferred {
     pub bytes: u64,
     /// Blocks that no object refers to, and that are free when their records are gone.
     pub held: u64,
-    /// When last something was to be written through the log.
-    pub wanted: Option<Mono>,
+    /// When last something was written through the log.
+    pub written_at: Option<Mono>,
     /// Somebody waits for room in it.
     pub waits: bool,
 }

@@ -130,7 +130,11 @@ impl DeviceQueue {
     }
 
     fn has_room(&self) -> bool {
-        let least = if self.model.is_learned() { AHEAD_IOS } else { UNKNOWN_IOS };
+        self.has_room_beyond(if self.model.is_learned() { AHEAD_IOS } else { UNKNOWN_IOS })
+    }
+
+    /// True if the device may have more, so many I/Os at least.
+    fn has_room_beyond(&self, least: u64) -> bool {
         (self.given.0 < least || self.given.1 < AHEAD) && self.given.0 < self.depth_max
     }
 
@@ -169,7 +173,7 @@ impl DeviceQueue {
     }
 
     /// What an I/O counts for its class: what it costs, or would if the device did what an operator says it does.
-    fn price(&self, io: Io, bytes: u64) -> u64 {
+    fn price(&self, (io, bytes): (Io, u64)) -> u64 {
         let cost = self.model.cost(io, bytes);
         match self.capacity {
             Some(iops) => (cost as f64 * self.model.per_second(Io::Write, 4096) / iops) as u64,
@@ -179,8 +183,8 @@ impl DeviceQueue {
 
     /// What is to be given to the device next. Of what can wait no more than `AHEAD`, or one I/O: whoever comes meanwhile waits for that.
     fn next(&mut self, now: Mono) -> Option<Started<Class, (IoId, Job)>> {
-        let idles = self.given.0 == 0 || self.given.1 < AHEAD;
-        self.waiting.pop(now.0).or_else(|| if idles { self.waiting.pop_idle() } else { None })
+        let may_idle = self.has_room_beyond(1);
+        self.waiting.pop(now.0).or_else(|| if may_idle { self.waiting.pop_idle() } else { None })
     }
 
     /// The range that a read grows to by what waits near it, `most` bytes.
@@ -207,15 +211,13 @@ impl DeviceQueue {
 impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Queues a read or a write of the device. It starts at the end of the turn, or when its turn comes.
     pub(crate) fn want(&mut self, class: Class, id: IoId, job: Job) {
-        let (io, bytes) = job.io();
-        let cost = self.queue.price(io, bytes);
+        let cost = self.queue.price(job.io());
         assert!(self.queue.waiting.push(self.now.0, class, cost, (id, job)).is_ok(), "every class has a share");
     }
 
     /// Queues a write that nobody waits for. It starts when the device has nothing else to do, or when the log is pressed.
     pub(crate) fn want_later(&mut self, class: Class, id: IoId, job: Job) {
-        let (io, bytes) = job.io();
-        let cost = self.queue.price(io, bytes);
+        let cost = self.queue.price(job.io());
         self.queue.waiting.push_idle(class, cost, (id, job));
     }
 
@@ -253,7 +255,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if (lo, hi) == range && !self.queue.waiting.jobs(class).any(inside) {
             return (id, job);
         }
-        let cost = |bytes| self.queue.price(Io::Read, bytes);
+        let cost = |bytes| self.queue.price((Io::Read, bytes));
         let more = cost(hi - lo) - cost(range.1 - range.0);
         let joined = self.queue.waiting.join(self.now.0, class, reserved, more, inside);
         let first = (id, range.0, (range.1 - range.0) as usize);

@@ -122,8 +122,8 @@ pub fn table() -> &'static Table {
         let all: [&'static [Entry]; 26] = [
             auth::COMMANDS, config::COMMANDS, config_key::COMMANDS, crush::COMMANDS, crush_rule::COMMANDS,
             ec_profile::COMMANDS, fs::COMMANDS, general::COMMANDS, health::COMMANDS, log::COMMANDS, mgr::COMMANDS,
-            mon::COMMANDS, osd::COMMANDS, osd_dump::COMMANDS, osd_life::COMMANDS, osd_set::COMMANDS,
-            osd_tree::COMMANDS, not_built::COMMANDS, pg::COMMANDS, pool::COMMANDS, pool_app::COMMANDS, pool_get::COMMANDS, pool_set::COMMANDS,
+            mon::COMMANDS, not_built::COMMANDS, osd::COMMANDS, osd_dump::COMMANDS, osd_life::COMMANDS, osd_set::COMMANDS,
+            osd_tree::COMMANDS, pg::COMMANDS, pool::COMMANDS, pool_app::COMMANDS, pool_get::COMMANDS, pool_set::COMMANDS,
             pool_snap::COMMANDS, upmap::COMMANDS, usage::COMMANDS,
         ];
         all.into_iter().flatten().map(|e| (e.prefix, e)).collect()
