@@ -215,8 +215,13 @@ impl Recovery {
 
     /// True if there is something to be started besides what clients wait for.
     pub fn has_more(&self) -> bool {
-        let open = |(osd, b): (&OsdId, &Backfill)| !b.is_done() && !self.backfill_full.contains(osd);
-        !self.todo.is_empty() || !self.by_log && self.backfills.iter().any(open)
+        let open = |(osd, b): (&OsdId, &Backfill)| self.is_its_turn(*osd) && !b.is_done() && !self.backfill_full.contains(osd);
+        !self.todo.is_empty() || self.backfills.iter().any(open)
+    }
+
+    /// True if a copy may be looked at behind its cursor: what logs told of has been moved, or waits for the room that is there.
+    fn is_its_turn(&self, osd: OsdId) -> bool {
+        !self.by_log || self.full.contains(&osd)
     }
 
     /// Copies that something is to be brought to.
@@ -354,9 +359,9 @@ impl Pg {
         let may = !self.is_forbidden(cx);
         self.settle_slots(cx, may);
         let r = &self.recovery;
-        if !r.by_log && r.todo.len() < cx.sh.scan_min && self.slots.are_held() {
-            let ready = self.recovery.backfills.iter().filter(|(_, b)| b.is_ready());
-            let (full, ready): (Vec<OsdId>, Vec<OsdId>) = ready.map(|(osd, _)| *osd).partition(|osd| cx.is_backfill_full(*osd));
+        if r.todo.len() < cx.sh.scan_min && self.slots.are_held() {
+            let ready = r.backfills.iter().filter(|(osd, b)| r.is_its_turn(**osd) && b.is_ready());
+            let (full, ready): (Vec<OsdId>, Vec<OsdId>) = ready.map(|(osd, _)| *osd).partition(|osd| r.by_log || cx.is_backfill_full(*osd));
             for osd in full {
                 if !self.sift(cx, osd) {
                     self.recovery.backfill_full.insert(osd);

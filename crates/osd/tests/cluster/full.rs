@@ -122,3 +122,47 @@ fn recovery_that_finds_no_room_says_so_until_there_is_some() {
         c.invariant_copies_agree();
     }
 }
+
+/// A copy that is half filled comes back to a full disk and lacks what was written before its cursor meanwhile: what is behind the cursor
+/// gives its room all the same.
+#[test]
+fn what_is_old_behind_the_cursor_goes_while_what_is_before_it_has_no_room() {
+    let options = [("osd_failsafe_full_ratio", "0.001"), ("osd_backfill_scan_min", "4"), ("osd_backfill_scan_max", "4")];
+    for seed in 898..904 {
+        let mut c = Cluster::with_options(seed, 3, 1, &options);
+        c.log_entries_max = 10;
+        (0..3).for_each(|osd| c.crash(OsdId(osd)));
+        (0..3).for_each(|osd| c.start(OsdId(osd)));
+        c.settle();
+        let pg = c.pgs()[0];
+        (0..60).for_each(|n| write(&mut c, &format!("o{n}"), 9000));
+        let away = c.map.pg_to_up_acting(pg).acting[1 + seed as usize % 2];
+        c.crash(away);
+        (0..30).for_each(|n| assert_eq!(c.write(&format!("o{n}"), vec![Op::Delete.into()]).result, 0));
+        c.start(away);
+        let is_half_filled = |c: &Cluster| c.line_of(away, pg).contains(" last_backfill 1:");
+        while !is_half_filled(&c) {
+            c.step();
+        }
+        // Until that is on its disk.
+        c.run(30);
+        assert!(is_half_filled(&c), "seed {seed}");
+        c.crash(away);
+        let primary = c.primary(pg);
+        c.stored(primary, pg)[..2].iter().for_each(|name| write(&mut c, name, 5000));
+        let ratios = |c: &mut Cluster, to: [f32; 3]| [c.map.nearfull_ratio, c.map.backfillfull_ratio, c.map.full_ratio] = to;
+        let before = [c.map.nearfull_ratio, c.map.backfillfull_ratio, c.map.full_ratio];
+        ratios(&mut c, [0.000_1; 3]);
+        c.start(away);
+        c.until_state(pg, "recovery_toofull");
+        c.run(5000);
+        assert!(c.line_of(away, pg).contains(" missing 2 "), "seed {seed}: {}", c.line_of(away, pg));
+        let deleted = |name: &String| name[1..].parse::<u32>().is_ok_and(|n| n < 30);
+        let left: Vec<String> = c.stored(away, pg).into_iter().filter(deleted).collect();
+        assert_eq!(left, [""; 0], "seed {seed}");
+        ratios(&mut c, before);
+        c.publish();
+        c.settle();
+        c.invariant_copies_agree();
+    }
+}
