@@ -1,4 +1,4 @@
-//! One binary for all targets: `FUZZ_TARGET` names the one to run.
+//! One binary for all targets: `FUZZ_TARGET` names the one to run. It writes the target's seeds into the directory `FUZZ_CORPUS` first.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -9,4 +9,12 @@ static CHOSEN: LazyLock<&'static Target> = LazyLock::new(|| {
     targets::TARGETS.iter().find(|t| t.name == name).expect("a target of that name")
 });
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| (CHOSEN.run)(data));
+fn write_seeds() {
+    let dir = std::env::var("FUZZ_CORPUS").expect("FUZZ_CORPUS names a directory");
+    std::fs::create_dir_all(&dir).expect("a corpus can be made");
+    for (n, seed) in (CHOSEN.seeds)().iter().enumerate() {
+        std::fs::write(format!("{dir}/seed-{n}"), seed).expect("a seed can be written");
+    }
+}
+
+libfuzzer_sys::fuzz_target!(init: write_seeds(), |data: &[u8]| (CHOSEN.run)(data));

@@ -5,6 +5,10 @@ use rand_chacha::ChaCha8Rng;
 use std::time::{Duration, Instant};
 use targets::{TARGETS, Target};
 
+// What is built for libFuzzer counts what it runs through, and its runtime has the counters.
+#[cfg(feature = "libfuzzer")]
+libfuzzer_sys::fuzz_target!(|_data: &[u8]| ());
+
 const ROUNDS: usize = 2000;
 const INPUT_BYTES_MAX: usize = 1 << 16;
 
