@@ -88,11 +88,9 @@ impl Writer {
         }
         self.piece(&msg.front);
         self.piece(&msg.middle);
-        let mut data_crc = u32::MAX;
-        for piece in &msg.data.0 {
-            data_crc = frame::crc(data_crc, piece);
-            self.piece(piece);
-        }
+        msg.data.pieces().iter().for_each(|piece| self.piece(piece));
+        let sum = || msg.data.pieces().iter().fold(u32::MAX, |sum, piece| frame::crc(sum, piece));
+        let data_crc = msg.data.crc().map_or_else(sum, |crc| !crc);
         let sums = [frame::crc(u32::MAX, &msg.front), frame::crc(u32::MAX, &msg.middle), data_crc];
         let mut epilogue = [0; frame::EPILOGUE_CRC];
         let [status, slots @ ..] = &mut epilogue;
@@ -110,7 +108,7 @@ impl Writer {
             return Ok(());
         }
         let mut run = Vec::with_capacity(preamble.body_secure().1);
-        for segment in [std::slice::from_ref(&msg.front), std::slice::from_ref(&msg.middle), &msg.data.0] {
+        for segment in [std::slice::from_ref(&msg.front), std::slice::from_ref(&msg.middle), msg.data.pieces()] {
             segment.iter().for_each(|piece| run.extend_from_slice(piece));
             run.resize(frame::padded(run.len()), 0);
         }

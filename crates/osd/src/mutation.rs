@@ -143,7 +143,7 @@ impl Step {
         match self {
             Step::Touch => e.put(&1u8),
             Step::Write { off, data } => {
-                data.0.iter().for_each(|piece| payload.push(piece.clone()));
+                payload.append(data.clone());
                 e.put(&2u8).put(off).put(&(data.len() as u64))
             }
             Step::Zero { off, len } => e.put(&3u8).put(off).put(len),

@@ -161,7 +161,7 @@ struct Cuts {
 
 impl Cuts {
     fn new(data: BufList) -> Self {
-        Cuts { rest: data.0.into_iter(), current: Bytes::new() }
+        Cuts { rest: data.into_pieces().into_iter(), current: Bytes::new() }
     }
 
     /// The next so many bytes; fewer at the end.
@@ -248,7 +248,7 @@ impl<'a> Encoding<'a> {
         }
         let mut whole = BufList::default();
         whole.push(self.kept(first * width, off)?);
-        data.0.iter().for_each(|piece| whole.push(piece.clone()));
+        whole.append(data.clone());
         whole.push(self.kept(end, last * width)?);
         self.size = if self.stored.is_some() { self.size.max(end) } else { self.size };
         self.emit(Stripes::cut(self.s, first, whole), touched);
@@ -382,7 +382,7 @@ impl<'a> Encoding<'a> {
             }
         }
         for shard in (0..k).filter(|shard| touched.as_ref().is_none_or(|touched| touched.contains(shard))) {
-            let data = BufList(stripes.chunks.iter().skip(shard).step_by(k).cloned().collect());
+            let data = BufList::from(stripes.chunks.iter().skip(shard).step_by(k).cloned().collect::<Vec<_>>());
             self.shards[shard].push(Step::Write { off, data });
         }
         for (shard, data) in (k..).zip(coding) {
@@ -537,7 +537,7 @@ mod tests {
             0 => Step::Remove,
             1 | 2 => Step::Truncate { size: off as u64 },
             3 if off < size => Step::Zero { off: off as u64, len: len.min(size - off) as u64 },
-            _ => Step::Write { off: off as u64, data: BufList(vec![Bytes::from((0..len).map(|_| rng.random()).collect::<Vec<u8>>())]) },
+            _ => Step::Write { off: off as u64, data: BufList::from(vec![Bytes::from((0..len).map(|_| rng.random()).collect::<Vec<u8>>())]) },
         }
     }
 

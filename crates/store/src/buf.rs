@@ -16,15 +16,19 @@ pub(crate) fn zeros(n: usize) -> Bytes {
 pub(crate) struct Cutter {
     pieces: std::vec::IntoIter<Bytes>,
     head: Bytes,
+    /// Length and checksum of what was not cut yet.
+    whole: Option<(usize, u32)>,
 }
 
 impl Cutter {
     pub fn new(list: BufList) -> Self {
-        Cutter { pieces: list.0.into_iter(), head: Bytes::new() }
+        let whole = list.crc().map(|crc| (list.len(), crc));
+        Cutter { whole, pieces: list.into_pieces().into_iter(), head: Bytes::new() }
     }
 
     /// The next `n` bytes. Panics if there are fewer.
     pub fn take(&mut self, mut n: usize) -> BufList {
+        let whole = self.whole.take().filter(|(len, _)| *len == n);
         let mut out = BufList::default();
         while n > 0 {
             if self.head.is_empty() {
@@ -34,14 +38,20 @@ impl Cutter {
             n -= piece.len();
             out.push(piece);
         }
+        if let Some((_, crc)) = whole {
+            out.set_crc(crc);
+        }
         out
     }
 }
 
 /// crc32c of each block of a list whose length is a multiple of the block.
 pub(crate) fn block_crcs(list: &BufList, mut each: impl FnMut(u32)) {
+    if let Some(crc) = list.crc().filter(|_| list.len() as u64 == BLOCK) {
+        return each(crc);
+    }
     let (mut crc, mut have) = (0, 0);
-    for piece in &list.0 {
+    for piece in list.pieces() {
         let mut rest = &piece[..];
         while !rest.is_empty() {
             let (now, later) = rest.split_at(rest.len().min(BLOCK as usize - have));
@@ -74,5 +84,22 @@ mod tests {
         let mut cutter = Cutter::new(list);
         assert_eq!(cutter.take(1500).contiguous(), all[..1500]);
         assert_eq!(cutter.take(10_788).contiguous(), all[1500..]);
+    }
+
+    #[test]
+    fn what_is_not_cut_keeps_its_checksum_and_a_block_is_not_summed_again() {
+        let with = |crc, data: &[u8]| {
+            let mut list = BufList::from(Bytes::copy_from_slice(data));
+            list.set_crc(crc);
+            list
+        };
+        let (block, more) = (zeros(BLOCK as usize), [7; 5000]);
+        assert_eq!(Cutter::new(with(5, &more)).take(5000).crc(), Some(5));
+        let mut cutter = Cutter::new(with(5, &more));
+        assert_eq!((cutter.take(2000).crc(), cutter.take(3000).crc()), (None, None));
+        let mut crcs = Vec::new();
+        block_crcs(&with(9, &block), |c| crcs.push(c));
+        block_crcs(&with(9, &[&block[..], &block].concat()), |c| crcs.push(c));
+        assert_eq!(crcs, [9, denc::crc32c(&block), denc::crc32c(&block)]);
     }
 }

@@ -192,7 +192,7 @@ impl Deferred {
         for (phys, (class, data)) in newest {
             let full = |list: &BufList| list.len() as u64 + BLOCK > run_bytes_max;
             match runs.back_mut() {
-                Some((of, first, list)) if *first + list.0.len() as u64 == phys && !full(list) => {
+                Some((of, first, list)) if *first + list.pieces().len() as u64 == phys && !full(list) => {
                     // What a client's blocks travel with, travels on its account.
                     *of = class.min(*of);
                     list.push(data);
@@ -245,7 +245,7 @@ mod tests {
             d.push(Record { seq, class, blocks: vec![(phys, block(seq as u8))] });
         }
         d.start_batch(1 << 20);
-        assert_eq!(d.batch.unwrap().runs, [(Class::Client, 10, BufList(vec![block(3), block(2)]))]);
+        assert_eq!(d.batch.unwrap().runs, [(Class::Client, 10, BufList::from(vec![block(3), block(2)]))]);
         assert_eq!(d.records.len(), 1);
     }
 

@@ -83,7 +83,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let mut all = BufList::default();
         for piece in pieces {
             let rest = (piece.len() as u64).next_multiple_of(BLOCK) as usize - piece.len();
-            piece.0.into_iter().for_each(|bytes| all.push(bytes));
+            all.append(piece);
             if rest > 0 {
                 all.push(zeros(rest));
             }

@@ -4,7 +4,7 @@
 //! the device was reading: if the map has changed since, the read starts again.
 
 use crate::buf::zeros;
-use crate::csum::Csum;
+use crate::csum::{self, Csum};
 use crate::onode::{BLOCK, Block, SEG_BLOCKS};
 use crate::packed::Packed;
 use crate::queue::Job;
@@ -48,7 +48,13 @@ enum Part {
     /// A block that need not be read again: its checksum.
     Trusted(u32),
     /// Consecutive blocks: the first's logical number, and what is expected.
-    Device { lblk: u64, blocks: Vec<Block>, data: Bytes },
+    Device {
+        lblk: u64,
+        blocks: Vec<Block>,
+        data: Bytes,
+        /// crc32c of all that was read, if that is known.
+        crc: Option<u32>,
+    },
     /// Consecutive blocks of a compressed run.
     Packed(Box<PackedPart>),
 }
@@ -236,10 +242,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         op.ios -= 1;
         if let Some(Part::Packed(packed)) = op.parts.get_mut(part) {
             packed.take(at, result, &mut op.bad);
-        } else if let Some(Part::Device { lblk, blocks, data }) = op.parts.get_mut(part) {
+        } else if let Some(Part::Device { lblk, blocks, data, crc }) = op.parts.get_mut(part) {
             match result {
                 Ok(bytes) if bytes.len() == blocks.len() * BLOCK as usize => {
-                    let read = bytes.chunks(BLOCK as usize).zip(blocks.iter()).enumerate();
+                    *crc = csum::sum_if_right(blocks, &bytes);
+                    let each = if crc.is_some() { &[][..] } else { &blocks[..] };
+                    let read = bytes.chunks(BLOCK as usize).zip(each).enumerate();
                     for (i, (found, block)) in read.filter(|(_, (found, block))| !block.is(found)) {
                         op.bad.push(Bad::plain(*lblk + i as u64, *block, Some(block.sum_if(found))));
                     }
@@ -423,17 +431,21 @@ impl ReadOp {
         let end = self.off + self.len;
         let mut at = self.off / BLOCK * BLOCK;
         for part in std::mem::take(&mut self.parts) {
-            let (blocks, data) = match part {
-                Part::Hole(n) => (n * BLOCK, None),
-                Part::Memory(data) => (BLOCK, Some(data)),
+            let (blocks, data, crc) = match part {
+                Part::Hole(n) => (n * BLOCK, None, None),
+                Part::Memory(data) => (BLOCK, Some(data), None),
                 Part::Trusted(_) => unreachable!("only digests trust"),
-                Part::Device { data, .. } => (data.len() as u64, Some(data)),
-                Part::Packed(part) => (u64::from(part.n) * BLOCK, Some(part.wanted())),
+                Part::Device { data, crc, .. } => (data.len() as u64, Some(data), crc),
+                Part::Packed(part) => (u64::from(part.n) * BLOCK, Some(part.wanted()), None),
             };
             let (from, to) = (at.max(self.off), (at + blocks).min(end));
             match data {
                 Some(data) => {
-                    out.data.push(data.slice((from - at) as usize..(to - at) as usize));
+                    let mut piece = BufList::from(data.slice((from - at) as usize..(to - at) as usize));
+                    if let Some(crc) = crc.filter(|_| to - from == blocks) {
+                        piece.set_crc(crc);
+                    }
+                    out.data.append(piece);
                     if self.flags.sparse {
                         match out.extents.last_mut() {
                             Some((off, len)) if *off + *len == from => *len += to - from,
@@ -497,6 +509,6 @@ fn push_device(parts: &mut Vec<Part>, lblk: u64, block: Block) {
         {
             blocks.push(block);
         }
-        _ => parts.push(Part::Device { lblk, blocks: vec![block], data: Bytes::new() }),
+        _ => parts.push(Part::Device { lblk, blocks: vec![block], data: Bytes::new(), crc: None }),
     }
 }

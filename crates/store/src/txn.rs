@@ -143,7 +143,7 @@ impl Transaction {
             bare.ops.push(match op {
                 Op::Write { obj, off, data } => {
                     lengths.push(data.len() as u32);
-                    data.0.iter().for_each(|piece| all.push(piece.clone()));
+                    all.append(data.clone());
                     Op::Write { obj: *obj, off: *off, data: BufList::default() }
                 }
                 other => other.clone(),
@@ -367,7 +367,7 @@ mod tests {
         let mut t = Transaction::new(ShardPgId::whole(PgId { pool: PoolId(1), seed: 0 }));
         t.create_coll(0);
         t.write(&a, 5, Bytes::from_static(b"hello"));
-        t.write(&b, 0, BufList(vec![Bytes::from_static(b"wor"), Bytes::from_static(b"ld")]));
+        t.write(&b, 0, BufList::from(vec![Bytes::from_static(b"wor"), Bytes::from_static(b"ld")]));
         t.set_attr(&a, "_", Bytes::from_static(b"x"));
         t.clone_range(&a, &b, 1, 2, 3);
         t.omap_set(&b, vec![("k".into(), Bytes::from_static(b"v"))]);

@@ -120,7 +120,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let chunk = cutter.take((chunk_end - at) as usize);
             let blocks = whole.saturating_sub(at).div_ceil(BLOCK);
             match (at.is_multiple_of(BLOCK) && blocks >= 2).then(|| pack(txc, &chunk, (whole - at) as usize, blocks)).flatten() {
-                None => chunk.0.into_iter().for_each(|piece| plain.push(piece)),
+                None => plain.append(chunk),
                 Some(bytes) => {
                     let to = Extent { off: plain_off, old_size, small, placed: Placed::default() };
                     self.write_plain(number, txc, o, to, std::mem::take(&mut plain))?;
@@ -365,7 +365,7 @@ pub(crate) fn part(data: &Bytes, at: u8) -> Bytes {
 /// The first `len` bytes of a chunk in fewer blocks than it has, if that is worth it.
 fn pack(txc: &Txc, chunk: &BufList, len: usize, blocks: u64) -> Option<Vec<u8>> {
     let whole = (blocks * BLOCK) as usize;
-    match &chunk.0[..] {
+    match chunk.pieces() {
         [one] if one.len() >= whole => txc.policy.compression.pack(&one[..whole]),
         _ => {
             let mut data = Cutter::new(chunk.clone()).take(len).contiguous().to_vec();

@@ -264,8 +264,8 @@ impl BlockDev for FileDev {
     }
 
     fn write(&mut self, id: IoId, off: u64, data: BufList) {
-        let gather = if self.writable_as_is(&data.0) { None } else { Some(self.pool.clone()) };
-        self.start(id, Request::Write { off, pieces: data.0, gather });
+        let gather = if self.writable_as_is(data.pieces()) { None } else { Some(self.pool.clone()) };
+        self.start(id, Request::Write { off, pieces: data.into_pieces(), gather });
     }
 
     fn flush(&mut self, id: IoId) {
@@ -389,7 +389,7 @@ mod tests {
         assert!(matches!(open(&path, backend), Err(OpenError::InUse(_))));
         for i in 0..200u64 {
             let odd = Bytes::from(vec![i as u8; 4097]).slice(1..);
-            dev.write(IoId(i), i * 8192, BufList(vec![odd.slice(..100), odd.slice(100..)]));
+            dev.write(IoId(i), i * 8192, BufList::from(vec![odd.slice(..100), odd.slice(100..)]));
         }
         assert!(wait(&events, 200).values().all(Result::is_ok));
         dev.flush(IoId(1000));

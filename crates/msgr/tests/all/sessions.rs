@@ -21,7 +21,7 @@ fn message(tid: u64) -> RawMessage {
 /// A message with every part, and few bytes for tests that try each of them.
 fn tiny(tid: u64) -> RawMessage {
     let part = |text: &'static str| Bytes::from_static(text.as_bytes());
-    let data = BufList(vec![part("some "), part("data")]);
+    let data = BufList::from(vec![part("some "), part("data")]);
     RawMessage { kind: 1, tid, front: part("front"), middle: part("middle"), data, ..RawMessage::default() }
 }
 

@@ -73,7 +73,7 @@ impl CopyData {
     /// Adds the next part.
     pub fn append(&mut self, next: CopyData) {
         self.attrs.extend(next.attrs);
-        next.data.0.into_iter().for_each(|piece| self.data.push(piece));
+        self.data.append(next.data);
         self.omap.extend(next.omap);
         if !next.omap_header.is_empty() {
             self.omap_header = next.omap_header;
@@ -88,7 +88,7 @@ impl Encode for CopyData {
     fn encode(&self, e: &mut Encoder) {
         e.envelope(8, 5, |e| {
             e.put(&self.size).put(&self.mtime).put(&self.attrs).count(self.data.len());
-            self.data.0.iter().for_each(|piece| {
+            self.data.pieces().iter().for_each(|piece| {
                 e.raw(piece);
             });
             match self.omap.is_empty() {

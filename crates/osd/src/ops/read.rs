@@ -45,7 +45,7 @@ impl Exec<'_> {
         let mut front = Encoder::with_capacity(0, 16 + got.extents.len() * 16);
         front.put(&got.extents).count(got.data.len());
         out.data = front.finish().into();
-        got.data.0.into_iter().for_each(|piece| out.data.push(piece));
+        out.data.append(got.data);
         Ok(())
     }
 

@@ -92,7 +92,7 @@ impl Exec<'_> {
             return Err(Errno::EINVAL.into());
         }
         self.check_extent(w.offset, w.length)?;
-        let data = BufList(vec![op.input(); (w.length / piece) as usize]);
+        let data = BufList::from(vec![op.input(); (w.length / piece) as usize]);
         self.write_at(Extent { offset: w.offset, length: w.length, ..Extent::default() }, data)
     }
 

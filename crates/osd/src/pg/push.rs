@@ -240,7 +240,7 @@ impl Pg {
         let fresh = Ready { round, parts: Vec::new(), data: BufList::default() };
         let ready = self.pushes.ready.entry(to).or_insert(fresh);
         ready.round = round;
-        data.0.into_iter().for_each(|piece| ready.data.push(piece));
+        ready.data.append(data);
         ready.parts.push(part);
         self.send_ready(cx, to);
     }

@@ -32,25 +32,68 @@ pub use pool::{MGetPoolStats, MGetPoolStatsReply, MPoolOp, MPoolOpReply, MStatfs
 use bytes::Bytes;
 use denc::DecodeError;
 
-/// Bytes in pieces that are sent as one run (`bufferlist`).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct BufList(pub Vec<Bytes>);
+/// Bytes in pieces that are sent as one run (`bufferlist`). It carries its checksum where somebody has had to read it all: whoever passes it on need not
+/// read it again, and what went wrong in memory on the way is found out. Two are equal if their pieces are.
+#[derive(Debug, Clone, Default)]
+pub struct BufList {
+    pieces: Vec<Bytes>,
+    crc: Option<u32>,
+}
+
+impl PartialEq for BufList {
+    fn eq(&self, other: &BufList) -> bool {
+        self.pieces == other.pieces
+    }
+}
+impl Eq for BufList {}
 
 impl BufList {
+    /// The bytes, none of the pieces empty where they came by `push`.
+    pub fn pieces(&self) -> &[Bytes] {
+        &self.pieces
+    }
+
+    /// The bytes, without what is known of them.
+    pub fn into_pieces(self) -> Vec<Bytes> {
+        self.pieces
+    }
+
+    /// crc32c of all of it, if that is known.
+    pub fn crc(&self) -> Option<u32> {
+        self.crc
+    }
+
+    /// `crc` is the crc32c of all of it. A wrong one is found where it is received, or read back from a disk.
+    pub fn set_crc(&mut self, crc: u32) {
+        self.crc = Some(crc);
+    }
+
     /// Total length in bytes.
     pub fn len(&self) -> usize {
-        self.0.iter().map(Bytes::len).sum()
+        self.pieces.iter().map(Bytes::len).sum()
     }
 
     /// True if there is no byte.
     pub fn is_empty(&self) -> bool {
-        self.0.iter().all(Bytes::is_empty)
+        self.pieces.iter().all(Bytes::is_empty)
     }
 
     /// Appends a piece without copying it.
     pub fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
-            self.0.push(piece);
+            self.pieces.push(piece);
+            self.crc = None;
+        }
+    }
+
+    /// Appends another list without copying its bytes.
+    pub fn append(&mut self, other: BufList) {
+        if self.is_empty() {
+            *self = other;
+        } else if !other.is_empty() {
+            let crc = |(first, second)| denc::crc32c_concat(first, second, other.len() as u64);
+            self.crc = self.crc.zip(other.crc).map(crc);
+            self.pieces.extend(other.pieces);
         }
     }
 
@@ -58,23 +101,29 @@ impl BufList {
     pub fn split_to(&mut self, n: usize) -> Option<BufList> {
         let (mut whole, mut have) = (0, 0);
         while have < n {
-            have += self.0.get(whole)?.len();
+            have += self.pieces.get(whole)?.len();
             whole += 1;
         }
-        let mut front = BufList(self.0.drain(..whole).collect());
+        if have == n && whole == self.pieces.len() {
+            return Some(std::mem::take(self));
+        }
+        let mut front: Vec<Bytes> = self.pieces.drain(..whole).collect();
         if have > n
-            && let Some(mut last) = front.0.pop()
+            && let Some(mut last) = front.pop()
         {
             let rest = last.split_off(last.len() - (have - n));
-            front.0.push(last);
-            self.0.insert(0, rest);
+            front.push(last);
+            self.pieces.insert(0, rest);
         }
-        Some(front)
+        if n > 0 {
+            self.crc = None;
+        }
+        Some(front.into())
     }
 
     /// The bytes in one piece: shared when there is only one, copied otherwise.
     pub fn contiguous(&self) -> Bytes {
-        match self.0.as_slice() {
+        match self.pieces.as_slice() {
             [] => Bytes::new(),
             [one] => one.clone(),
             many => many.concat().into(),
@@ -85,7 +134,7 @@ impl denc::Encode for BufList {
     /// As `Bytes`: a length, and the pieces behind each other.
     fn encode(&self, e: &mut denc::Encoder) {
         e.count(self.len());
-        for piece in &self.0 {
+        for piece in &self.pieces {
             e.raw(piece);
         }
     }
@@ -93,6 +142,11 @@ impl denc::Encode for BufList {
 impl denc::Decode for BufList {
     fn decode(d: &mut denc::Decoder<'_>) -> Result<Self, DecodeError> {
         Ok(d.blob()?.into())
+    }
+}
+impl From<Vec<Bytes>> for BufList {
+    fn from(pieces: Vec<Bytes>) -> Self {
+        BufList { pieces, crc: None }
     }
 }
 impl From<Bytes> for BufList {
@@ -196,6 +250,38 @@ use message;
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_list_knows_its_checksum_as_long_as_it_is_of_its_bytes() {
+        let list = |text: &'static str| {
+            let mut list = BufList::from(Bytes::from_static(text.as_bytes()));
+            list.set_crc(denc::crc32c(text.as_bytes()));
+            list
+        };
+        let sum = |list: &BufList| list.crc().is_some_and(|crc| crc == denc::crc32c(&list.contiguous()));
+        let mut all = BufList::default();
+        all.append(list("first"));
+        assert!(sum(&all));
+        all.append(list("second"));
+        all.append(BufList::default());
+        assert!(sum(&all) && all.contiguous() == "firstsecond");
+        // Nothing taken, and all of it.
+        assert_eq!(all.split_to(0).map(|none| none.len()), Some(0));
+        assert!(sum(&all) && all.clone().split_to(11).is_some_and(|whole| sum(&whole)));
+        for n in 1..11 {
+            let mut rest = all.clone();
+            let front = rest.split_to(n).unwrap();
+            assert_eq!((front.crc(), rest.crc()), (None, None), "{n}");
+            assert_eq!([front.contiguous(), rest.contiguous()].concat(), b"firstsecond");
+        }
+        let mut longer = all.clone();
+        longer.push(Bytes::from_static(b"x"));
+        assert_eq!(longer.crc(), None);
+        longer.append(list("y"));
+        all.append(Bytes::from_static(b"z").into());
+        assert_eq!((longer.crc(), all.crc()), (None, None));
+        assert_eq!(list("same"), Bytes::from_static(b"same").into(), "equal whatever is known of them");
+    }
+
     /// Encodes, decodes, and compares; returns the raw form for a look at the bytes.
     pub(super) fn round_trip<M: WireMessage + PartialEq + std::fmt::Debug>(message: &M) -> RawMessage {
         let raw = message.to_raw(crate::features::SUPPORTED);
@@ -205,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_buffer_list_is_split_within_and_between_its_pieces() {
-        let list = || BufList(vec![Bytes::from_static(b"abc"), Bytes::from_static(b"de"), Bytes::from_static(b"f")]);
+        let list = || BufList::from(vec![Bytes::from_static(b"abc"), Bytes::from_static(b"de"), Bytes::from_static(b"f")]);
         for n in 0..=6 {
             let mut rest = list();
             let front = rest.split_to(n).unwrap();

@@ -118,7 +118,7 @@ impl WireMessage for MOsdOp {
         let mut data = BufList::default();
         for op in &self.ops {
             encode_op(&mut e, &op.op, op.flags, op.indata.len());
-            data.0.extend(op.indata.0.iter().cloned());
+            data.append(op.indata.clone());
         }
         e.put(&self.snap).put(&self.snap_seq).put(&self.snaps).put(&self.retry).put(&self.features);
         RawMessage { front: e.finish(), data, ..Self::blank() }
@@ -228,7 +228,7 @@ impl WireMessage for MOsdOpReply {
         let mut data = BufList::default();
         for op in &self.ops {
             encode_op(&mut e, &op.op, op.flags, op.outdata.len());
-            op.outdata.0.iter().for_each(|piece| data.push(piece.clone()));
+            data.append(op.outdata.clone());
         }
         e.put(&self.retry);
         for op in &self.ops {
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn payload_lengths_beyond_the_data_are_refused() {
         let mut raw = request().to_raw(features::SUPPORTED);
-        raw.data.0.pop();
+        raw.data = raw.data.split_to(raw.data.len() - 1).unwrap();
         assert!(MOsdOp::from_raw(&raw).is_err());
     }
 
