@@ -6,6 +6,7 @@
 //! Upstream: src/msg/async/frames_v2.h, src/include/msgr.h (ceph_msg_header2).
 
 use crate::{Fault, Limits};
+use types::msg::BufList;
 
 pub(crate) const BANNER: &[u8; 8] = b"ceph v2\n";
 /// msgr features: revision 1 is msgr 2.1. We have it and need it.
@@ -84,6 +85,11 @@ impl Tag {
 /// Ceph's crc32c of `data` continuing from `seed`: not inverted, neither before nor after.
 pub(crate) fn crc(seed: u32, data: &[u8]) -> u32 {
     !denc::crc32c_append(!seed, data)
+}
+
+/// Ceph's crc32c of a segment in pieces: as the list has it, or as its bytes are.
+pub(crate) fn list_crc(list: &BufList) -> u32 {
+    list.crc().map_or_else(|| list.pieces().iter().fold(u32::MAX, |sum, piece| crc(sum, piece)), |crc| !crc)
 }
 
 /// `n` rounded up to a cipher block.

@@ -156,7 +156,7 @@ impl Reader {
         out.data = self.buf.take_list(data);
         let epilogue: [u8; frame::EPILOGUE_CRC] = self.buf.array().unwrap_or_default();
         let [status, sums @ ..] = epilogue;
-        let data_crc = out.data.pieces().iter().fold(u32::MAX, |sum, piece| frame::crc(sum, piece));
+        let data_crc = frame::list_crc(&out.data);
         let found = [frame::crc(u32::MAX, &out.front), frame::crc(u32::MAX, &out.middle), data_crc];
         let used = usize::from(preamble.segments) - 1;
         for (sum, expected) in found.into_iter().zip(sums.as_chunks().0).take(used) {

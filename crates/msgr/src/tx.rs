@@ -89,9 +89,7 @@ impl Writer {
         self.piece(&msg.front);
         self.piece(&msg.middle);
         msg.data.pieces().iter().for_each(|piece| self.piece(piece));
-        let sum = || msg.data.pieces().iter().fold(u32::MAX, |sum, piece| frame::crc(sum, piece));
-        let data_crc = msg.data.crc().map_or_else(sum, |crc| !crc);
-        let sums = [frame::crc(u32::MAX, &msg.front), frame::crc(u32::MAX, &msg.middle), data_crc];
+        let sums = [frame::crc(u32::MAX, &msg.front), frame::crc(u32::MAX, &msg.middle), frame::list_crc(&msg.data)];
         let mut epilogue = [0; frame::EPILOGUE_CRC];
         let [status, slots @ ..] = &mut epilogue;
         *status = frame::LATE_COMPLETE;

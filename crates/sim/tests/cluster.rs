@@ -65,7 +65,8 @@ fn plan(seed: u64) -> Plan {
     let scan_min = [1, 2, 64][seed as usize / 3 % 3];
     // Where every OSD has everything, disks are filled until what the store keeps back is needed (a sixteenth, and that counts
     // as used); smaller ones would get no weight. Elsewhere copies move, and need room at two places.
-    let (disk_bytes, full_per_mille) = match (fills(seed), osds as u32 == size) {
+    let to_the_brim = fills(seed) && osds as u32 == size;
+    let (disk_bytes, full_per_mille) = match (fills(seed), to_the_brim) {
         (false, _) => (1 << 30, 970),
         (_, true) => (56 << 20, 970),
         (_, false) => (64 << 20, 110 + 20 * (seed / 6 % 3) as u32),
@@ -73,8 +74,8 @@ fn plan(seed: u64) -> Plan {
     let max_backfills = [1, 3][seed as usize / 3 % 2];
     let two_networks = seed % 7 < 3;
     let client_messages = [256, 2][seed as usize / 4 % 2];
-    // What two disks compress and a third one does not might not fit there: all three of them are filled to the brim.
-    let storing = (seed.is_multiple_of(2) && disk_bytes != 56 << 20).then_some(seed);
+    // What two disks compress and a third one does not might not fit there.
+    let storing = (seed.is_multiple_of(2) && !to_the_brim).then_some(seed);
     Plan { coded: None, storing, two_networks, max_backfills, client_messages, disk_bytes, full_per_mille, scan_min, mons, osds, size, min_size, pgs, log_entries_max, log_dups_tracked, out_after_s, map_epochs, recovery_max, scrub_s }
 }
 

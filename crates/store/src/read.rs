@@ -246,14 +246,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             match result {
                 Ok(bytes) if bytes.len() == blocks.len() * BLOCK as usize => {
                     *crc = csum::sum_if_right(blocks, &bytes);
-                    let each = if crc.is_some() { &[][..] } else { &blocks[..] };
-                    let read = bytes.chunks(BLOCK as usize).zip(each).enumerate();
-                    for (i, (found, block)) in read.filter(|(_, (found, block))| !block.is(found)) {
+                    let read = bytes.chunks(BLOCK as usize).zip(blocks.iter()).enumerate();
+                    for (i, (found, block)) in read.filter(|(_, (found, block))| crc.is_none() && !block.is(found)) {
                         op.bad.push(Bad::plain(*lblk + i as u64, *block, Some(block.sum_if(found))));
                     }
-                    // Where a block's checksum is a crc32c a digest needs no more.
-                    let is_summed = op.flags.digest && blocks.iter().all(|b| b.csum == Csum::Crc32c);
-                    *data = if is_summed { Bytes::new() } else { bytes };
+                    // Where that is known a digest needs no more.
+                    *data = if op.flags.digest && crc.is_some() { Bytes::new() } else { bytes };
                 }
                 _ => op.bad.extend(blocks.iter().enumerate().map(|(i, b)| Bad::plain(*lblk + i as u64, *b, None))),
             }
@@ -441,11 +439,8 @@ impl ReadOp {
             let (from, to) = (at.max(self.off), (at + blocks).min(end));
             match data {
                 Some(data) => {
-                    let mut piece = BufList::from(data.slice((from - at) as usize..(to - at) as usize));
-                    if let Some(crc) = crc.filter(|_| to - from == blocks) {
-                        piece.set_crc(crc);
-                    }
-                    out.data.append(piece);
+                    let piece = data.slice((from - at) as usize..(to - at) as usize);
+                    out.data.push_summed(piece, crc.filter(|_| to - from == blocks));
                     if self.flags.sparse {
                         match out.extents.last_mut() {
                             Some((off, len)) if *off + *len == from => *len += to - from,
@@ -476,13 +471,10 @@ impl ReadOp {
                     d.read += part.run.blocks.len() as u64 * BLOCK;
                     d.crc = denc::crc32c_append(d.crc, &part.wanted());
                 }
-                Part::Device { blocks, data, .. } if !data.is_empty() => {
-                    d.read += blocks.len() as u64 * BLOCK;
-                    d.crc = denc::crc32c_append(d.crc, data);
-                }
-                Part::Device { blocks, .. } => {
-                    d.read += blocks.len() as u64 * BLOCK;
-                    d.crc = blocks.iter().fold(d.crc, |crc, block| denc::crc32c_concat(crc, block.crc, BLOCK));
+                Part::Device { blocks, data, crc, .. } => {
+                    let len = blocks.len() as u64 * BLOCK;
+                    d.read += len;
+                    d.crc = crc.map_or_else(|| denc::crc32c_append(d.crc, data), |crc| denc::crc32c_concat(d.crc, crc, len));
                 }
             }
         }

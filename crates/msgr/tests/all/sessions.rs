@@ -319,6 +319,25 @@ fn any_changed_byte_is_noticed_and_repaired_by_a_lossless_session() {
 }
 
 #[test]
+fn a_checksum_that_data_came_with_is_sent_and_checked_and_what_arrives_has_one() {
+    for (crc, arrives) in [(denc::crc32c(b"some data"), true), (denc::crc32c(b"some dat!"), false)] {
+        let mut net = Net::new(1);
+        let (osd, client) = (net.daemon(EntityKind::OSD, 6800), net.client(5));
+        net.nodes[osd].mode = MODE_CRC;
+        let now = net.now;
+        let conn = net.nodes[client].endpoint.connect(now, EntityKind::OSD, &addrs(6800), Policy::LossyClient);
+        let mut msg = tiny(1);
+        msg.data.set_crc(crc);
+        net.nodes[client].endpoint.send(now, conn, msg);
+        net.settle();
+        let events = &net.nodes[osd].events;
+        let sums: Vec<_> = events.iter().filter_map(|e| if let Event::Message { msg, .. } = e { Some(msg.data.crc()) } else { None }).collect();
+        assert_eq!(sums, if arrives { vec![Some(crc)] } else { vec![] });
+        assert_eq!(events.iter().any(|e| matches!(e, Event::Reset { why: Fault::SegmentCrc, .. })), !arrives);
+    }
+}
+
+#[test]
 fn any_changed_byte_ends_a_lossy_session_or_leaves_it_whole() {
     for mode in [MODE_CRC, MODE_SECURE] {
         for flip in 0..2000 {

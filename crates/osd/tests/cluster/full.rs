@@ -99,6 +99,21 @@ fn as_long_as_a_disk_is_too_full_to_be_filled_what_becomes_old_on_it_goes() {
     c.invariant_copies_agree();
 }
 
+/// Sets the ratios of nearly full, too full for backfill and full; those of before.
+fn set_ratios(c: &mut Cluster, [near, backfill, full]: [f32; 3]) -> [f32; 3] {
+    use std::mem::replace;
+    [replace(&mut c.map.nearfull_ratio, near), replace(&mut c.map.backfillfull_ratio, backfill), replace(&mut c.map.full_ratio, full)]
+}
+
+/// An OSD comes back to a disk that counts as full, and everything is done that can be; the ratios of before.
+fn start_full(c: &mut Cluster, osd: OsdId, pg: PgId) -> [f32; 3] {
+    let before = set_ratios(c, [0.000_1; 3]);
+    c.start(osd);
+    c.until_state(pg, "recovery_toofull");
+    c.run(5000);
+    before
+}
+
 #[test]
 fn recovery_that_finds_no_room_says_so_until_there_is_some() {
     for seed in 891..897 {
@@ -108,15 +123,10 @@ fn recovery_that_finds_no_room_says_so_until_there_is_some() {
         let away = c.map.pg_to_up_acting(pg).acting[seed as usize % 3];
         c.crash(away);
         (0..10).for_each(|n| write(&mut c, &format!("o{n}"), 9000));
-        let ratios = |c: &mut Cluster, to: [f32; 3]| [c.map.nearfull_ratio, c.map.backfillfull_ratio, c.map.full_ratio] = to;
-        let before = [c.map.nearfull_ratio, c.map.backfillfull_ratio, c.map.full_ratio];
-        ratios(&mut c, [0.000_1; 3]);
-        c.start(away);
-        c.until_state(pg, "recovery_toofull");
-        c.run(5000);
+        let ratios = start_full(&mut c, away, pg);
         let state = c.state(pg);
         assert_eq!(state, "active+recovery_toofull+degraded", "seed {seed}");
-        ratios(&mut c, before);
+        set_ratios(&mut c, ratios);
         c.publish();
         c.settle();
         c.invariant_copies_agree();
@@ -150,17 +160,12 @@ fn what_is_old_behind_the_cursor_goes_while_what_is_before_it_has_no_room() {
         c.crash(away);
         let primary = c.primary(pg);
         c.stored(primary, pg)[..2].iter().for_each(|name| write(&mut c, name, 5000));
-        let ratios = |c: &mut Cluster, to: [f32; 3]| [c.map.nearfull_ratio, c.map.backfillfull_ratio, c.map.full_ratio] = to;
-        let before = [c.map.nearfull_ratio, c.map.backfillfull_ratio, c.map.full_ratio];
-        ratios(&mut c, [0.000_1; 3]);
-        c.start(away);
-        c.until_state(pg, "recovery_toofull");
-        c.run(5000);
+        let ratios = start_full(&mut c, away, pg);
         assert!(c.line_of(away, pg).contains(" missing 2 "), "seed {seed}: {}", c.line_of(away, pg));
         let deleted = |name: &String| name[1..].parse::<u32>().is_ok_and(|n| n < 30);
         let left: Vec<String> = c.stored(away, pg).into_iter().filter(deleted).collect();
         assert_eq!(left, [""; 0], "seed {seed}");
-        ratios(&mut c, before);
+        set_ratios(&mut c, ratios);
         c.publish();
         c.settle();
         c.invariant_copies_agree();

@@ -80,9 +80,14 @@ impl BufList {
 
     /// Appends a piece without copying it.
     pub fn push(&mut self, piece: Bytes) {
+        self.push_summed(piece, None);
+    }
+
+    /// The same; `crc` is the piece's crc32c, if that is known.
+    pub fn push_summed(&mut self, piece: Bytes, crc: Option<u32>) {
         if !piece.is_empty() {
+            self.grows(piece.len(), crc);
             self.pieces.push(piece);
-            self.crc = None;
         }
     }
 
@@ -91,10 +96,17 @@ impl BufList {
         if self.is_empty() {
             *self = other;
         } else if !other.is_empty() {
-            let crc = |(first, second)| denc::crc32c_concat(first, second, other.len() as u64);
-            self.crc = self.crc.zip(other.crc).map(crc);
+            self.grows(other.len(), other.crc);
             self.pieces.extend(other.pieces);
         }
+    }
+
+    /// `len` bytes more come, and `crc` is what is known of them.
+    fn grows(&mut self, len: usize, crc: Option<u32>) {
+        self.crc = match self.is_empty() {
+            true => crc,
+            false => self.crc.zip(crc).map(|(first, second)| denc::crc32c_concat(first, second, len as u64)),
+        };
     }
 
     /// Takes the first `n` bytes off without copying them; `None`, and nothing changes, if there are fewer.
