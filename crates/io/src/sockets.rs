@@ -17,8 +17,6 @@ use std::time::Duration;
 const READ_CHUNK_BYTES: usize = 256 << 10;
 /// A read buffer with less room than this is replaced: smaller reads would cost more system calls than they save.
 const READ_ROOM_BYTES_MIN: usize = 16 << 10;
-/// Bytes of read buffers that are kept for reuse: about as much as comes and goes while large messages are written.
-const READ_KEPT_BYTES_MAX: usize = 8 << 20;
 /// Pieces given to one vectored send (the kernel's IOV_MAX).
 const SLICES_PER_SEND: usize = 512;
 /// What the other side's kernel has not acknowledged, or not made room for, in this time ends the connection. Without it the
@@ -77,7 +75,7 @@ impl Sockets {
             failed: Vec::new(),
             next_token: first_token,
             next_accepted: 1 << 63,
-            pool: BufferPool::keeping(READ_KEPT_BYTES_MAX),
+            pool: BufferPool::default(),
             read_buf: None,
             received: 0,
             sent: 0,

@@ -15,11 +15,12 @@ const KEPT_LEN_MAX: usize = 4 << 20;
 const MAPPED_LEN_MIN: usize = 256 << 10;
 /// From this capacity on they lie at multiples of it: the size of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
-/// Bytes kept for reuse, unless a pool is told otherwise.
-const KEPT_BYTES_MAX: usize = 8 << 20;
+/// Bytes kept for reuse: what is under way at a time while large objects are written, sixteen at once. They are in use then anyway: less kept is not
+/// less memory at the height, but as much of it new from the kernel for each object, page by page (docs/benchmarks.md).
+const KEPT_BYTES_MAX: usize = 32 << 20;
 
 /// Where buffers come from and go back to.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct BufferPool(Arc<Mutex<Free>>);
 
 #[derive(Default)]
@@ -27,7 +28,6 @@ struct Free {
     /// By log2 of their capacity.
     by_size: Vec<Vec<Memory>>,
     bytes: usize,
-    bytes_max: usize,
     /// The least that `bytes` was since unused buffers were last given back.
     unused: usize,
 }
@@ -112,18 +112,7 @@ impl Drop for Memory {
     }
 }
 
-impl Default for BufferPool {
-    fn default() -> Self {
-        Self::keeping(KEPT_BYTES_MAX)
-    }
-}
-
 impl BufferPool {
-    /// A pool that keeps at most so many bytes for reuse.
-    pub fn keeping(bytes_max: usize) -> Self {
-        BufferPool(Arc::new(Mutex::new(Free { bytes_max, ..Free::default() })))
-    }
-
     /// A buffer with arbitrary content.
     pub fn get(&self, len: usize) -> Buffer {
         let mut buffer = self.promise(len);
@@ -175,7 +164,7 @@ impl BufferPool {
 
     fn put(&self, memory: Memory) {
         let mut free = self.0.lock().expect("no holder panics");
-        if memory.capacity > KEPT_LEN_MAX || free.bytes + memory.capacity > free.bytes_max {
+        if memory.capacity > KEPT_LEN_MAX || free.bytes + memory.capacity > KEPT_BYTES_MAX {
             return;
         }
         let class = memory.capacity.ilog2() as usize;
@@ -302,7 +291,7 @@ mod tests {
     #[test]
     fn large_buffers_are_whole_and_kept_within_the_budget() {
         let pool = BufferPool::default();
-        let mut all: Vec<Buffer> = (0..6).map(|_| pool.get(KEPT_LEN_MAX)).collect();
+        let mut all: Vec<Buffer> = (0..=KEPT_BYTES_MAX / KEPT_LEN_MAX).map(|_| pool.get(KEPT_LEN_MAX)).collect();
         for buffer in &mut all {
             assert_eq!(buffer.as_mut().as_ptr() as usize % HUGE_PAGE, 0);
             buffer.as_mut().fill(7);
