@@ -167,14 +167,6 @@ impl Preamble {
         }
     }
 
-    /// Bytes that follow the preamble in crc mode.
-    pub fn body_crc(&self) -> usize {
-        let [first, rest @ ..] = self.lens.map(|l| l as usize);
-        let first = if first > 0 { first + CRC } else { 0 };
-        let epilogue = if self.segments > 1 { EPILOGUE_CRC } else { 0 };
-        first + rest.iter().sum::<usize>() + epilogue
-    }
-
     /// Bytes that follow the first sealed block in secure mode: what the inline part has no room for, then the rest.
     pub fn body_secure(&self) -> (usize, usize) {
         let [first, rest @ ..] = self.lens.map(|l| padded(l as usize));

@@ -1,17 +1,20 @@
 //! From bytes to frames: a reader per socket.
 //!
-//! Holds: a frame is looked at when all of it is there, and only then; its payload is sliced out of the chunks it
-//! arrived in. Small chunks are gathered, so that a trickle does not pin a large buffer per byte.
+//! Holds: a frame is handed out when all of it is there, and only then; its payload is sliced out of the chunks it
+//! arrived in. Small chunks are gathered, so that a trickle does not pin a large buffer per byte. Data is summed as it
+//! comes, while the processor still has it at hand, and block by block, for that is how it will be stored.
 
 use crate::frame::{self, Header, Preamble, Tag};
 use crate::secure::{self, Cipher};
 use crate::{Fault, Limits};
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
-use types::msg::{BufList, RawMessage};
+use types::msg::{BLOCK_BYTES, BufList, RawMessage, crc_of_blocks};
 
 /// Chunks below this size are copied together while a frame is incomplete.
 const GATHER_BYTES_MAX: usize = 2048;
+/// Of data that is not all there so much is summed at once, at least.
+const SUMMED_BYTES_MIN: usize = 64 << 10;
 const BANNER_HEAD: usize = 8 + 2;
 const BANNER_BYTES_MAX: u16 = 256;
 
@@ -38,6 +41,8 @@ enum Step {
 pub(crate) struct Reader {
     buf: RxBuf,
     step: Step,
+    /// What has come of a plain frame's segments.
+    coming: Coming,
     cipher: Option<Cipher>,
 }
 
@@ -45,7 +50,7 @@ impl Reader {
     /// Starts at the banner, recording what is read.
     pub fn new() -> Self {
         let buf = RxBuf { record: Some(Vec::new()), ..RxBuf::default() };
-        Reader { buf, step: Step::BannerHead, cipher: None }
+        Reader { buf, step: Step::BannerHead, coming: Coming::default(), cipher: None }
     }
 
     pub fn push(&mut self, chunk: Bytes) {
@@ -54,7 +59,7 @@ impl Reader {
 
     /// Bytes received, not yet part of a frame handed out.
     pub fn buffered(&self) -> usize {
-        self.buf.len
+        self.buf.len + self.coming.taken
     }
 
     /// Bytes handed out since the start, while they are recorded.
@@ -118,12 +123,10 @@ impl Reader {
 
     fn body(&mut self, preamble: Preamble, inline: &[u8; frame::INLINE]) -> Result<Option<Incoming>, Fault> {
         let segments = match self.cipher.is_some() {
-            false => {
-                if self.buf.len < preamble.body_crc() {
-                    return Ok(None);
-                }
-                self.plain_segments(&preamble)?
-            }
+            false => match self.plain_segments(&preamble)? {
+                None => return Ok(None),
+                Some(segments) => segments,
+            },
             true => {
                 let (first, rest) = preamble.body_secure();
                 if self.buf.len < first + rest {
@@ -140,30 +143,46 @@ impl Reader {
         }))
     }
 
-    fn plain_segments(&mut self, preamble: &Preamble) -> Result<Option<Segments>, Fault> {
+    /// Takes what there is of a frame; its segments once it is whole, of which there are none if its sender gave it up.
+    fn plain_segments(&mut self, preamble: &Preamble) -> Result<Option<Option<Segments>>, Fault> {
         let [first, front, middle, data] = preamble.lens.map(|l| l as usize);
-        let mut out = Segments::default();
-        if first > 0 {
-            out.first = self.buf.take(first);
-            let sum = self.buf.array().unwrap_or_default();
-            check_crc(frame::crc(u32::MAX, &out.first), sum)?;
+        let head = if first > 0 { first + frame::CRC } else { 0 } + front + middle;
+        let coming = &mut self.coming;
+        if !coming.has_head {
+            if self.buf.len < head {
+                return Ok(None);
+            }
+            if first > 0 {
+                coming.segments.first = self.buf.take(first);
+                let sum = self.buf.array().unwrap_or_default();
+                check_crc(frame::crc(u32::MAX, &coming.segments.first), sum)?;
+            }
+            (coming.segments.front, coming.segments.middle) = (self.buf.take(front), self.buf.take(middle));
+            (coming.has_head, coming.taken) = (true, head);
         }
         if preamble.segments == 1 {
-            return Ok(Some(out));
+            return Ok(Some(Some(std::mem::take(coming).segments)));
         }
-        out.front = self.buf.take(front);
-        out.middle = self.buf.take(middle);
-        out.data = self.buf.take_list(data);
+        let left = head + data - coming.taken;
+        if self.buf.len < left + frame::EPILOGUE_CRC {
+            if self.buf.len >= SUMMED_BYTES_MIN {
+                coming.take_data(self.buf.take_list(left), data);
+            }
+            return Ok(None);
+        }
+        coming.take_data(self.buf.take_list(left), data);
+        let Coming { segments: mut out, sums: data_sums, .. } = std::mem::take(coming);
         let epilogue: [u8; frame::EPILOGUE_CRC] = self.buf.array().unwrap_or_default();
         let [status, sums @ ..] = epilogue;
-        let data_crc = frame::list_crc(&out.data);
-        let found = [frame::crc(u32::MAX, &out.front), frame::crc(u32::MAX, &out.middle), data_crc];
+        let data_crc = data_sums.all();
+        let found = [frame::crc(u32::MAX, &out.front), frame::crc(u32::MAX, &out.middle), !data_crc];
         let used = usize::from(preamble.segments) - 1;
         for (sum, expected) in found.into_iter().zip(sums.as_chunks().0).take(used) {
             check_crc(sum, *expected)?;
         }
-        out.data.set_crc(!data_crc);
-        late_status(status, out)
+        out.data.set_crc(data_crc);
+        out.data.set_block_crcs(data_sums.blocks);
+        late_status(status, out).map(Some)
     }
 
     fn sealed_segments(&mut self, preamble: &Preamble, inline: &[u8]) -> Result<Option<Segments>, Fault> {
@@ -230,7 +249,58 @@ fn late_status(status: u8, segments: Segments) -> Result<Option<Segments>, Fault
     }
 }
 
-#[derive(Default)]
+/// A plain frame under way.
+#[derive(Debug, Default)]
+struct Coming {
+    /// All but the data has been taken.
+    has_head: bool,
+    /// Bytes of the frame in `segments`.
+    taken: usize,
+    segments: Segments,
+    sums: Sums,
+}
+
+impl Coming {
+    /// The next data, out of `of` bytes.
+    fn take_data(&mut self, list: BufList, of: usize) {
+        self.taken += list.len();
+        for piece in list.pieces() {
+            self.sums.add(piece, of);
+        }
+        self.segments.data.append(list);
+    }
+}
+
+/// crc32c of each whole block of data, and of what is behind the last; data of less than two blocks is summed in one run.
+#[derive(Debug, Default)]
+struct Sums {
+    blocks: Vec<u32>,
+    last: u32,
+    last_len: usize,
+}
+
+impl Sums {
+    /// The next bytes, out of `of`.
+    fn add(&mut self, mut data: &[u8], of: usize) {
+        let run = if of < 2 * BLOCK_BYTES { usize::MAX } else { BLOCK_BYTES };
+        while !data.is_empty() {
+            let (now, later) = data.split_at(data.len().min(run - self.last_len));
+            self.last = denc::crc32c_append(self.last, now);
+            self.last_len += now.len();
+            if self.last_len == run {
+                self.blocks.push(std::mem::take(&mut self.last));
+                self.last_len = 0;
+            }
+            data = later;
+        }
+    }
+
+    fn all(&self) -> u32 {
+        denc::crc32c_concat(crc_of_blocks(&self.blocks), self.last, self.last_len as u64)
+    }
+}
+
+#[derive(Debug, Default)]
 struct Segments {
     first: Bytes,
     front: Bytes,

@@ -16,7 +16,7 @@ use ec::Code;
 use std::ops::Range;
 use types::Errno;
 use types::map::{OsdMap, PgPool};
-use types::msg::BufList;
+use types::msg::{BLOCK_BYTES, BufList};
 use types::msg::osd_op::{Op, OsdOp};
 use types::PoolId;
 
@@ -100,6 +100,7 @@ impl Striping {
             // Part of one chunk.
             return pieces.into_iter().next().unwrap_or_default();
         }
+        let block_crcs = self.joined_crcs(off, len, &span, &pieces);
         let mut cuts: Vec<Cuts> = pieces.into_iter().map(Cuts::new).collect();
         let mut out = BufList::default();
         // Each shard's bytes are needed in their order; of the first and the last stripe perhaps not all.
@@ -115,7 +116,23 @@ impl Striping {
             }
             at += self.unit;
         }
+        out.set_block_crcs(block_crcs);
         out
+    }
+
+    /// crc32c of the blocks of what `join` makes, if chunks are whole blocks and those of all shards are known; else none.
+    fn joined_crcs(&self, off: u64, len: u64, span: &Span, pieces: &[BufList]) -> Vec<u32> {
+        let block = BLOCK_BYTES as u64;
+        let is_known = off.is_multiple_of(block) && self.unit.is_multiple_of(block) && pieces.iter().all(|p| p.block_crcs().len() as u64 * block >= span.len);
+        if !is_known {
+            return Vec::new();
+        }
+        let crc = |at: u64| {
+            let shard = (at % self.width() / self.unit) as usize - span.shards.start;
+            let within = at / self.width() * self.unit + at % self.unit - span.off;
+            pieces.get(shard)?.block_crcs().get((within / block) as usize).copied()
+        };
+        (off..off + len).step_by(BLOCK_BYTES).map_while(crc).collect()
     }
 
     /// Any shards out of `k` others, of the same range of each. `None` if there are too few.
@@ -190,6 +207,8 @@ impl Cuts {
 struct Stripes {
     first: u64,
     chunks: Vec<Bytes>,
+    /// crc32c of each block of all chunks, where they are known and chunks are whole blocks.
+    block_crcs: Vec<u32>,
 }
 
 /// A mutation on its way to the shards.
@@ -374,19 +393,30 @@ impl<'a> Encoding<'a> {
         let (k, unit) = (self.s.k(), self.s.unit as usize);
         let off = stripes.first * self.s.unit;
         let mut coding = vec![vec![0; stripes.chunks.len() / k * unit]; self.s.shards() - k];
+        let mut coding_crcs = vec![Vec::new(); coding.len()];
         if self.needs.is_empty() {
             for (stripe, chunks) in stripes.chunks.chunks(k).enumerate() {
                 let data: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
                 let mut out: Vec<&mut [u8]> = coding.iter_mut().map(|shard| &mut shard[stripe * unit..][..unit]).collect();
                 self.s.code.encode(&data, &mut out);
+                if !stripes.block_crcs.is_empty() {
+                    // Now, while the processor has them at hand.
+                    for (crcs, chunk) in coding_crcs.iter_mut().zip(out) {
+                        crcs.extend(chunk.chunks(BLOCK_BYTES).map(denc::crc32c));
+                    }
+                }
             }
         }
         for shard in (0..k).filter(|shard| touched.as_ref().is_none_or(|touched| touched.contains(shard))) {
-            let data = BufList::from(stripes.chunks.iter().skip(shard).step_by(k).cloned().collect::<Vec<_>>());
+            let mut data = BufList::from(stripes.chunks.iter().skip(shard).step_by(k).cloned().collect::<Vec<_>>());
+            let blocks = stripes.block_crcs.chunks((unit / BLOCK_BYTES).max(1));
+            data.set_block_crcs(blocks.skip(shard).step_by(k).flatten().copied().collect());
             self.shards[shard].push(Step::Write { off, data });
         }
-        for (shard, data) in (k..).zip(coding) {
-            self.shards[shard].push(Step::Write { off, data: Bytes::from(data).into() });
+        for ((shard, data), crcs) in (k..).zip(coding).zip(coding_crcs) {
+            let mut data = BufList::from(Bytes::from(data));
+            data.set_block_crcs(crcs);
+            self.shards[shard].push(Step::Write { off, data });
         }
         if self.is_looked_at {
             self.written.push(stripes);
@@ -398,8 +428,10 @@ impl Stripes {
     /// Stripes from `first` on out of all their bytes.
     fn cut(s: &Striping, first: u64, whole: BufList) -> Self {
         let count = whole.len() as u64 / s.unit;
+        let is_known = s.unit.is_multiple_of(BLOCK_BYTES as u64) && whole.block_crcs().len() * BLOCK_BYTES == whole.len();
+        let block_crcs = if is_known { whole.block_crcs().to_vec() } else { Vec::new() };
         let mut cuts = Cuts::new(whole);
-        Stripes { first, chunks: (0..count).map(|_| cuts.take(s.unit as usize)).collect() }
+        Stripes { first, chunks: (0..count).map(|_| cuts.take(s.unit as usize)).collect(), block_crcs }
     }
 
     fn covers(&self, s: &Striping, from: u64, to: u64) -> bool {
@@ -594,6 +626,38 @@ mod tests {
         let data = BufList::from(Bytes::from(vec![1; 64]));
         let write = Mutation { steps: vec![Step::Write { off: 32, data }] };
         assert!(matches!(s.encode(&write, 640, &Fetched::default()), Ok(Encoded::Shards(_))));
+    }
+
+    #[test]
+    fn blocks_are_summed_once_on_their_way_to_shards_and_back() {
+        let block = BLOCK_BYTES as u64;
+        for (k, m, unit) in [(2, 1, block), (4, 2, 2 * block), (3, 2, block / 2)] {
+            let s = Striping::new(Code::new(Technique::Vandermonde, k, m), unit as u32);
+            let bytes: Vec<u8> = (0..3 * s.width()).map(|i| (i * 7 % 251) as u8).collect();
+            let sums = |bytes: &[u8]| bytes.chunks_exact(BLOCK_BYTES).map(denc::crc32c).collect::<Vec<_>>();
+            let mut data = BufList::from(Bytes::from(bytes.clone()));
+            data.set_block_crcs(sums(&bytes));
+            let write = |data| Mutation { steps: vec![Step::Write { off: s.width(), data }] };
+            let Ok(Encoded::Shards(shards)) = s.encode(&write(data), 0, &Fetched::default()) else { panic!("more is needed") };
+            let written = |m: &Mutation| m.steps.iter().find_map(|s| if let Step::Write { data, .. } = s { Some(data.clone()) } else { None }).unwrap();
+            let pieces: Vec<BufList> = shards.iter().map(written).collect();
+            let is_whole = unit.is_multiple_of(block);
+            for piece in &pieces {
+                assert_eq!(piece.block_crcs(), if is_whole { sums(&piece.contiguous()) } else { vec![] });
+            }
+            for (from, to) in [(0, 3 * s.width()), (s.width(), 2 * s.width()), (block, s.width() + 9), (1, s.width()), (s.width() - block, s.width() + block)] {
+                let span = s.span(from, to - from);
+                let part = |piece: &BufList| {
+                    let mut piece = piece.clone();
+                    piece.split_to(span.off as usize);
+                    piece.split_to(span.len as usize).unwrap()
+                };
+                let joined = s.join(from, to - from, pieces.get(span.shards.clone()).unwrap().iter().map(part).collect());
+                let expected = bytes.get(from as usize..to as usize).unwrap();
+                assert_eq!(joined.contiguous(), expected);
+                assert_eq!(joined.block_crcs(), if is_whole && from.is_multiple_of(block) { sums(expected) } else { vec![] }, "{from}..{to} of {k}+{m}");
+            }
+        }
     }
 
     #[test]

@@ -1,9 +1,11 @@
 //! Walking over bytes in pieces without copying them.
 
 use bytes::Bytes;
-use types::msg::BufList;
+use types::msg::{BLOCK_BYTES, BufList};
 
 use crate::onode::BLOCK;
+
+const _: () = assert!(BLOCK as usize == BLOCK_BYTES, "checksums that come with data are those of blocks");
 
 static ZERO_BLOCK: [u8; BLOCK as usize] = [0; BLOCK as usize];
 
@@ -18,17 +20,23 @@ pub(crate) struct Cutter {
     head: Bytes,
     /// Length and checksum of what was not cut yet.
     whole: Option<(usize, u32)>,
+    /// Of blocks from the beginning on; bytes that were cut off.
+    block_crcs: Vec<u32>,
+    at: usize,
 }
 
 impl Cutter {
     pub fn new(list: BufList) -> Self {
         let whole = list.crc().map(|crc| (list.len(), crc));
-        Cutter { whole, pieces: list.into_pieces().into_iter(), head: Bytes::new() }
+        let block_crcs = list.block_crcs().to_vec();
+        Cutter { whole, pieces: list.into_pieces().into_iter(), head: Bytes::new(), block_crcs, at: 0 }
     }
 
     /// The next `n` bytes. Panics if there are fewer.
     pub fn take(&mut self, mut n: usize) -> BufList {
         let whole = self.whole.take().filter(|(len, _)| *len == n);
+        let (from, to) = (self.at, self.at + n);
+        self.at = to;
         let mut out = BufList::default();
         while n > 0 {
             if self.head.is_empty() {
@@ -41,6 +49,10 @@ impl Cutter {
         if let Some((_, crc)) = whole {
             out.set_crc(crc);
         }
+        if from.is_multiple_of(BLOCK_BYTES) {
+            let blocks = from / BLOCK_BYTES..(to / BLOCK_BYTES).min(self.block_crcs.len());
+            out.set_block_crcs(self.block_crcs.get(blocks).unwrap_or_default().to_vec());
+        }
         out
     }
 }
@@ -49,6 +61,9 @@ impl Cutter {
 pub(crate) fn block_crcs(list: &BufList, mut each: impl FnMut(u32)) {
     if let Some(crc) = list.crc().filter(|_| list.len() as u64 == BLOCK) {
         return each(crc);
+    }
+    if list.block_crcs().len() as u64 * BLOCK == list.len() as u64 {
+        return list.block_crcs().iter().copied().for_each(each);
     }
     let (mut crc, mut have) = (0, 0);
     for piece in list.pieces() {
@@ -101,5 +116,21 @@ mod tests {
         block_crcs(&with(9, &block), |c| crcs.push(c));
         block_crcs(&with(9, &[&block[..], &block].concat()), |c| crcs.push(c));
         assert_eq!(crcs, [9, denc::crc32c(&block), denc::crc32c(&block)]);
+    }
+
+    #[test]
+    fn what_is_cut_between_blocks_keeps_their_checksums() {
+        let block = |n: usize| n * BLOCK as usize;
+        let mut list = BufList::from(vec![Bytes::from(vec![1; block(2) + 9]), Bytes::from(vec![2; block(2) + 100])]);
+        list.set_block_crcs(vec![5, 6, 7, 8]);
+        let cut = |lens: &[usize]| {
+            let mut cutter = Cutter::new(list.clone());
+            lens.iter().map(|len| cutter.take(*len).block_crcs().to_vec()).collect::<Vec<_>>()
+        };
+        assert_eq!(cut(&[block(1), block(2), block(1), 109]), [vec![5], vec![6, 7], vec![8], vec![]]);
+        assert_eq!(cut(&[1, block(1) - 1, block(1) + 1, block(1)]), [vec![], vec![], vec![6], vec![]]);
+        let mut crcs = Vec::new();
+        block_crcs(&Cutter::new(list).take(block(3)), |c| crcs.push(c));
+        assert_eq!(crcs, [5, 6, 7], "not summed again");
     }
 }

@@ -428,12 +428,20 @@ impl ReadOp {
         }
         let end = self.off + self.len;
         let mut at = self.off / BLOCK * BLOCK;
+        let mut block_crcs = Vec::new();
         for part in std::mem::take(&mut self.parts) {
+            // Whole blocks up to here have their checksums.
+            let is_summed = at == self.off + block_crcs.len() as u64 * BLOCK;
             let (blocks, data, crc) = match part {
                 Part::Hole(n) => (n * BLOCK, None, None),
                 Part::Memory(data) => (BLOCK, Some(data), None),
                 Part::Trusted(_) => unreachable!("only digests trust"),
-                Part::Device { data, crc, .. } => (data.len() as u64, Some(data), crc),
+                Part::Device { data, crc, blocks, .. } => {
+                    if is_summed && crc.is_some() && !self.flags.sparse {
+                        block_crcs.extend(blocks.iter().map(|b| b.crc));
+                    }
+                    (data.len() as u64, Some(data), crc)
+                }
                 Part::Packed(part) => (u64::from(part.n) * BLOCK, Some(part.wanted()), None),
             };
             let (from, to) = (at.max(self.off), (at + blocks).min(end));
@@ -453,6 +461,7 @@ impl ReadOp {
             }
             at += blocks;
         }
+        out.data.set_block_crcs(block_crcs);
         out
     }
 

@@ -338,6 +338,46 @@ fn a_checksum_that_data_came_with_is_sent_and_checked_and_what_arrives_has_one()
 }
 
 #[test]
+fn large_data_arrives_in_any_chunks_with_the_checksums_of_its_blocks() {
+    let large = |len: usize| {
+        let data: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
+        RawMessage { data: Bytes::from(data).into(), ..tiny(1) }
+    };
+    // The second takes longer than the first to come, and is followed by a small one.
+    for len in [4096, 8191, 8192, 200_000, 655_360, 700_123] {
+        for chunk in [13, 5000, 65_536, 100_000, usize::MAX] {
+            let mut net = peers(1, MODE_CRC);
+            net.chunk = chunk;
+            let sent = [tiny(7), large(len), tiny(8), large(len)];
+            sent.iter().for_each(|msg| send_msg(&mut net, 0, msg.clone()));
+            net.settle();
+            assert_eq!(messages(&net, 1), sent.clone().map(flat), "{len} in {chunk}");
+            for e in &net.nodes[1].events {
+                let Event::Message { msg, .. } = e else { continue };
+                let bytes = msg.data.contiguous();
+                let blocks = if bytes.len() < 8192 { vec![] } else { bytes.chunks_exact(4096).map(denc::crc32c).collect() };
+                assert_eq!((msg.data.crc(), msg.data.block_crcs()), (Some(denc::crc32c(&bytes)), &blocks[..]), "{len} in {chunk}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_changed_byte_of_large_data_is_noticed_however_it_comes() {
+    let large = || RawMessage { data: Bytes::from(vec![7; 300_000]).into(), ..tiny(1) };
+    for chunk in [5000, 100_000, usize::MAX] {
+        for flip in (0..300_000).step_by(9973) {
+            let mut net = peers(1, MODE_CRC);
+            (net.chunk, net.flip_at) = (chunk, Some(2000 + flip));
+            (0..2).for_each(|_| send_msg(&mut net, 0, large()));
+            net.run_until(60_000_000_000);
+            assert_eq!(messages(&net, 1), vec![flat(large()); 2], "byte {flip} in {chunk}");
+            assert!(net.delivered > 850_000, "sent again: {}", net.delivered);
+        }
+    }
+}
+
+#[test]
 fn any_changed_byte_ends_a_lossy_session_or_leaves_it_whole() {
     for mode in [MODE_CRC, MODE_SECURE] {
         for flip in 0..2000 {

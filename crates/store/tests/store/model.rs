@@ -87,6 +87,8 @@ fn check_part(d: &mut Driver, rng: &mut rand_chacha::ChaCha8Rng, coll: types::Sh
     let want = &data[off.min(data.len())..(off + len).min(data.len())];
     let mut whole = vec![0; want.len()];
     let bytes = got.data.contiguous();
+    let (crc, block_crcs) = (denc::crc32c(&bytes), bytes.chunks_exact(4096).map(denc::crc32c).collect::<Vec<_>>());
+    assert!(got.data.crc().is_none_or(|known| known == crc) && block_crcs.starts_with(got.data.block_crcs()), "{name:?} {off} {len}: other checksums than of what was read");
     let mut at = 0;
     for (o, l) in got.extents {
         let (o, l) = (o as usize - off, l as usize);

@@ -135,6 +135,24 @@ fn a_block_that_another_object_gets_is_read_again() {
 }
 
 #[test]
+fn what_is_read_from_the_device_brings_the_checksums_of_its_blocks() {
+    let (mut d, mut rng) = mounted(16 << 20, StoreConfig::default());
+    let obj = object(COLL, 1);
+    let data: Vec<u8> = (0..200_000u32).map(|i| (i * 7 % 251) as u8).collect();
+    d.commit(&mut rng, write(&obj, 0, data.clone()));
+    d.commit(&mut rng, write(&obj, 400_000, vec![1; 9]));
+    write_back(&mut d, &mut rng);
+    let bypass = ReadFlags { bypass: true, nocache: true, ..ReadFlags::default() };
+    // Of a block that is read in part there is none, nor of what is behind a hole.
+    for (off, len, known) in [(0, 196_608, 48), (4096, 81_920, 20), (8192, 10_000, 2), (100, 81_920, 0), (0, u64::MAX, 49)] {
+        let got = d.read(&mut rng, COLL, &obj, off, len, bypass).unwrap().data;
+        let bytes = got.contiguous();
+        let crcs: Vec<u32> = bytes.chunks_exact(4096).take(known).map(denc::crc32c).collect();
+        assert_eq!((got.block_crcs(), crcs.len()), (&crcs[..], known), "{len} from {off}");
+    }
+}
+
+#[test]
 fn a_read_from_before_an_overwrite_says_nothing_of_what_was_written() {
     // What is in the log goes to its place though the device has something else to do.
     let (mut d, mut rng) = mounted(16 << 20, StoreConfig { deferred_bytes_max: 1, ..StoreConfig::default() });

@@ -32,12 +32,17 @@ pub use pool::{MGetPoolStats, MGetPoolStatsReply, MPoolOp, MPoolOpReply, MStatfs
 use bytes::Bytes;
 use denc::DecodeError;
 
-/// Bytes in pieces that are sent as one run (`bufferlist`). It carries its checksum where somebody has had to read it all: whoever passes it on need not
-/// read it again, and what went wrong in memory on the way is found out. Two are equal if their pieces are.
+/// Bytes that each checksum of `BufList::block_crcs` is of: those of a store's block.
+pub const BLOCK_BYTES: usize = 4096;
+
+/// Bytes in pieces that are sent as one run (`bufferlist`). It carries its checksum, or those of its blocks, where somebody has had to read it all: whoever
+/// passes it on or stores it need not read it again, and what went wrong in memory on the way is found out. Two are equal if their pieces are.
 #[derive(Debug, Clone, Default)]
 pub struct BufList {
     pieces: Vec<Bytes>,
     crc: Option<u32>,
+    /// Of as many whole blocks from the beginning on as are known.
+    block_crcs: Box<[u32]>,
 }
 
 impl PartialEq for BufList {
@@ -60,7 +65,21 @@ impl BufList {
 
     /// crc32c of all of it, if that is known.
     pub fn crc(&self) -> Option<u32> {
-        self.crc
+        match self.crc {
+            None if !self.block_crcs.is_empty() && self.block_crcs.len() * BLOCK_BYTES == self.len() => Some(crc_of_blocks(&self.block_crcs)),
+            crc => crc,
+        }
+    }
+
+    /// crc32c of each `BLOCK_BYTES`, for as many of them from the beginning on as are known.
+    pub fn block_crcs(&self) -> &[u32] {
+        &self.block_crcs
+    }
+
+    /// These are the crc32c of its first blocks. Those of more than it has are dropped.
+    pub fn set_block_crcs(&mut self, mut crcs: Vec<u32>) {
+        crcs.truncate(self.len() / BLOCK_BYTES);
+        self.block_crcs = crcs.into();
     }
 
     /// `crc` is the crc32c of all of it. A wrong one is found where it is received, or read back from a disk.
@@ -127,10 +146,12 @@ impl BufList {
             front.push(last);
             self.pieces.insert(0, rest);
         }
+        let mut front = BufList::from(front);
         if n > 0 {
             self.crc = None;
+            (front.block_crcs, self.block_crcs) = split_crcs(std::mem::take(&mut self.block_crcs), n);
         }
-        Some(front.into())
+        Some(front)
     }
 
     /// The bytes in one piece: shared when there is only one, copied otherwise.
@@ -141,6 +162,21 @@ impl BufList {
             many => many.concat().into(),
         }
     }
+}
+
+/// crc32c of blocks of `BLOCK_BYTES`, one behind the other, of theirs.
+pub fn crc_of_blocks(crcs: &[u32]) -> u32 {
+    crcs.iter().fold(0, |all, crc| denc::crc32c_concat(all, *crc, BLOCK_BYTES as u64))
+}
+
+/// Of the blocks in the first `n` bytes, and of those behind, which are the same blocks only if `n` ends one.
+fn split_crcs(crcs: Box<[u32]>, n: usize) -> (Box<[u32]>, Box<[u32]>) {
+    let mut front = crcs.into_vec();
+    let mut rest = front.split_off(front.len().min(n / BLOCK_BYTES));
+    if !n.is_multiple_of(BLOCK_BYTES) {
+        rest.clear();
+    }
+    (front.into(), rest.into())
 }
 impl denc::Encode for BufList {
     /// As `Bytes`: a length, and the pieces behind each other.
@@ -158,7 +194,7 @@ impl denc::Decode for BufList {
 }
 impl From<Vec<Bytes>> for BufList {
     fn from(pieces: Vec<Bytes>) -> Self {
-        BufList { pieces, crc: None }
+        BufList { pieces, ..BufList::default() }
     }
 }
 impl From<Bytes> for BufList {
@@ -292,6 +328,40 @@ mod tests {
         all.append(Bytes::from_static(b"z").into());
         assert_eq!((longer.crc(), all.crc()), (None, None));
         assert_eq!(list("same"), Bytes::from_static(b"same").into(), "equal whatever is known of them");
+    }
+
+    #[test]
+    fn a_list_knows_the_checksums_of_its_blocks_wherever_it_is_cut_between_them() {
+        let bytes: Vec<u8> = (0..5 * BLOCK_BYTES + 100).map(|i| (i * 7 % 251) as u8).collect();
+        let crcs: Vec<u32> = bytes.chunks_exact(BLOCK_BYTES).map(denc::crc32c).collect();
+        let list = |len: usize| {
+            let mut list = BufList::from(bytes[..len].chunks(1500).map(Bytes::copy_from_slice).collect::<Vec<_>>());
+            list.set_block_crcs(crcs.clone());
+            list
+        };
+        let whole = list(5 * BLOCK_BYTES);
+        assert_eq!((whole.block_crcs(), whole.crc()), (&crcs[..], Some(denc::crc32c(&whole.contiguous()))));
+        for (len, known) in [(bytes.len(), 5), (3 * BLOCK_BYTES + 1, 3), (BLOCK_BYTES - 1, 0), (0, 0)] {
+            assert_eq!((list(len).block_crcs(), list(len).crc()), (&crcs[..known], None), "{len}");
+        }
+        for n in [1, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 2 * BLOCK_BYTES, 4 * BLOCK_BYTES + 7, 5 * BLOCK_BYTES] {
+            let (mut rest, blocks) = (list(bytes.len()), n / BLOCK_BYTES);
+            let front = rest.split_to(n).unwrap();
+            let behind = if n % BLOCK_BYTES == 0 { &crcs[blocks..] } else { &[] };
+            assert_eq!((front.block_crcs(), rest.block_crcs()), (&crcs[..blocks], behind), "{n}");
+            let crc = (n % BLOCK_BYTES == 0).then(|| denc::crc32c(&bytes[..n]));
+            assert_eq!((front.crc(), rest.crc()), (crc, None), "{n}");
+        }
+        // What comes behind changes no block that is whole.
+        let mut longer = whole.clone();
+        longer.push(Bytes::from_static(b"x"));
+        assert_eq!((longer.block_crcs(), longer.crc()), (&crcs[..], None));
+        let mut behind = BufList::from(Bytes::from_static(b"x"));
+        behind.append(whole.clone());
+        assert!(behind.block_crcs().is_empty());
+        let mut taken = BufList::default();
+        taken.append(whole);
+        assert_eq!(taken.block_crcs(), crcs);
     }
 
     /// Encodes, decodes, and compares; returns the raw form for a look at the bytes.
