@@ -178,7 +178,7 @@ bench-capacity: build
 	bench/capacity.py --bin $(BIN)
 
 bench-devices: build
-	bench/devices.py --bin $(BIN)
+	bench/devices.py --bin $(BIN) --peer $(or $(PEER),tentacle)
 
 # An erasure-coded pool beside stock Ceph's; what a client feels of a snapshot, there and in a replicated pool.
 bench-ec: build

@@ -1,18 +1,20 @@
 #!/usr/bin/python3
-"""Where an OSD's database and log had better be: all on a slow disk, the log on flash, or database and log on flash.
+"""Where an OSD's database and log had better be: all on a slow disk, the log on flash, or database and log on flash; Cuttlebone and stock Ceph.
 
-    devices.py --bin target/dist/cuttlebone [--repeat 5] [--seconds 8] [--only "4 KiB writes"] [--dir DIR]
+    devices.py --bin target/dist/cuttlebone [--peer none|pacific|reef|tentacle] [--repeat 5] [--seconds 8] [--only "4 KiB writes"] [--dir DIR]
 
-Three OSDs each; every data device is held to 75 I/Os a second, every flash to what SATA does (tests/clients/slow_disk.py), with a file system where files are.
-Each load begins when nothing waits for the disk any more, runs once uncounted, for at first writes only have to reach the log, and then --repeat times. Told are
-means with the half width of their 95% confidence interval, and of each place against the first whether there is a difference that this many runs show. Needs root.
+Three OSDs each, one cluster after the other; every data device is held to 75 I/Os a second, every flash to what SATA does (tests/clients/slow_disk.py). Ours has a
+file system where it keeps files, BlueStore has the devices bare. Each load begins when nothing waits for the disk any more, runs once uncounted, for at first writes
+only have to reach the log, and then --repeat times. Told are means with the half width of their 95% confidence interval, and of each place against the first, and
+of ours against stock's, whether there is a difference that this many runs show. Needs root.
 """
 import json, math, os, shutil, statistics, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
 from qos import OursOnDisks, drain, fill, offer
 from recovery import ceph, inside, make_pool, output
-from side_by_side import arguments
+from side_by_side import arguments, peer_root
 from slow_disk import SlowDisk, lacks
+from stock_cluster import StockCluster
 
 POOL, COLD = "p", 400
 # Sets ten omap keys of objects at random: CONF POOL DEPTH SECONDS.
@@ -58,6 +60,7 @@ LOADS = {
     "4 MiB writes": lambda c, s: offer(c, POOL, "write", "large-", 32, 4 << 20, 4 << 20, 4, 0, s),
 }
 PLACES = ("all on the disk", "log on flash", "database and log on flash")
+OURS = "cuttlebone"
 # 97.5% of Student's t by degrees of freedom, the last for all beyond.
 T = [12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26, 2.23, 2.0]
 
@@ -73,31 +76,71 @@ class FileSystem:
     def __init__(self, disk, at):
         self.disk, self.at = disk, at
         os.makedirs(at)
-        # Made at full speed: it is the medium that is slow, not the one who makes it.
-        disk.hold(iops=0, mbps=0)
         run("mkfs.ext4", "-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", disk.device)
         run("mount", disk.device, at)
 
     def end(self):
         run("umount", self.at)
 
-class Placed(OursOnDisks):
-    """A cluster whose OSDs have their files in the given places."""
+class Disks:
+    """Devices of a kind each, on files in a directory."""
 
-    def __init__(self, bin, base, port, place):
-        self.base, self.place, self.disks, self.systems = base, place, [], []
-        super().__init__(bin, base + "/c", port, None, [])
+    def __init__(self, base):
+        self.base, self.all = base, []
 
-    def disk(self, name, like):
+    def add(self, name, like):
         disk = SlowDisk("%s/%s" % (self.base, name), 8 << 30, like)
-        self.disks.append((disk, like))
+        self.all.append((disk, like))
+        # What is made on them is made at full speed: it is the medium that is slow.
+        disk.hold(iops=0, mbps=0)
         return disk
+
+    def hold(self):
+        for disk, like in self.all:
+            disk.hold(like)
+
+    def end(self):
+        for disk, _ in self.all:
+            disk.end()
+            os.unlink(disk.file)
+
+class StockPlaced(StockCluster):
+    """BlueStore with its DB and WAL in the given places."""
+
+    def __init__(self, base, port, root, place):
+        self.disks, self.place = Disks(base), place
+        super().__init__("/tmp/" + os.path.basename(os.path.dirname(base)) if root else base + "/c", root, port)
+
+    def start(self):
+        took = super().start()
+        self.disks.hold()
+        return took
+
+    def make_osd(self, i):
+        osd = "%s/osd.%d" % (self.outside, i)
+        os.makedirs(osd)
+        os.symlink(self.disks.add("data.%d" % i, "usb-hdd").device, osd + "/block")
+        if self.place != PLACES[0]:
+            flash = self.disks.add("flash.%d" % i, "sata-ssd")
+            os.symlink(flash.device, osd + ("/block.wal" if self.place == PLACES[1] else "/block.db"))
+        super().make_osd(i)
+
+    def stop(self):
+        super().stop()
+        self.disks.end()
+
+class Placed(OursOnDisks):
+    """Ours with its files in the given places."""
+
+    def __init__(self, bin, base, port, root, place):
+        self.base, self.disks, self.place, self.systems = base, Disks(base), place, []
+        super().__init__(bin, base + "/c", port, root, [])
 
     def make_disks(self):
         for n in range(3):
-            data = self.disk("data.%d" % n, "usb-hdd")
+            data = self.disks.add("data.%d" % n, "usb-hdd")
             if self.place == PLACES[2]:
-                flash = FileSystem(self.disk("flash.%d" % n, "sata-ssd"), "%s/flash-fs.%d" % (self.base, n))
+                flash = FileSystem(self.disks.add("flash.%d" % n, "sata-ssd"), "%s/flash-fs.%d" % (self.base, n))
                 self.systems.append(flash)
                 os.mkdir(flash.at + "/osd")
                 os.symlink(data.device, flash.at + "/osd/block")
@@ -110,54 +153,56 @@ class Placed(OursOnDisks):
                 with open(home + "/block", "wb") as f:
                     f.truncate(6 << 30)
                 if self.place == PLACES[1]:
-                    os.symlink(self.disk("flash.%d" % n, "sata-ssd").device, home + "/block.wal")
+                    os.symlink(self.disks.add("flash.%d" % n, "sata-ssd").device, home + "/block.wal")
             os.makedirs(self.outside, exist_ok=True)
             os.symlink(home, "%s/osd.%d" % (self.base, n))
         os.rmdir(self.outside)
         run(self.bin, "up", "--dir", self.outside, "--port", str(self.port), "--osds", "0")
         for n in range(3):
             os.rename("%s/osd.%d" % (self.base, n), "%s/osd.%d" % (self.outside, n))
-        for disk, like in self.disks:
-            disk.hold(like)
+        self.disks.hold()
 
     def stop(self):
         super().stop()
         for system in self.systems:
             system.end()
-        for disk, _ in self.disks:
-            disk.end()
-            os.unlink(disk.file)
+        self.disks.end()
 
 def log_is_apart(cluster):
     """True if the log went where the link says."""
     return json.loads(ceph(cluster, "osd", "metadata", "0"))["bluefs_dedicated_wal"] == "1"
 
+def measure_loads(cluster, a, place, who, results):
+    if place == PLACES[1] and not log_is_apart(cluster):
+        raise RuntimeError("the log is not where block.wal says")
+    make_pool(cluster, POOL, "32")
+    fill(cluster, POOL, "load-", 4 << 20, 64)
+    fill(cluster, POOL, "cold-", 256 << 10, COLD)
+    time.sleep(20)
+    for load, begin in LOADS.items():
+        if a.only and a.only not in load:
+            continue
+        drain(cluster)
+        output(begin(cluster, a.seconds))
+        for _ in range(a.repeat):
+            row = json.loads(output(begin(cluster, a.seconds)))
+            results.setdefault(load, {}).setdefault((place, who), []).append(row)
+            print("%-34s %-26s %-10s %s" % (load, place, who, "  ".join("%s %.4g" % (k, v) for k, v in row.items() if v is not None)), flush=True)
+            # What was put off is not the next one's.
+            time.sleep(a.pause)
+
 def measure(a, base, results):
+    root = peer_root(a.peer)
     for at, place in enumerate(PLACES):
-        home = "%s/%d" % (base, at)
-        os.mkdir(home)
-        cluster = Placed(os.path.realpath(a.bin), home, a.port, place)
-        try:
-            cluster.start()
-            if place == PLACES[1] and not log_is_apart(cluster):
-                raise RuntimeError("the log is not where block.wal says")
-            make_pool(cluster, POOL, "32")
-            fill(cluster, POOL, "load-", 4 << 20, 64)
-            fill(cluster, POOL, "cold-", 256 << 10, COLD)
-            time.sleep(20)
-            for load, begin in LOADS.items():
-                if a.only and a.only not in load:
-                    continue
-                drain(cluster)
-                output(begin(cluster, a.seconds))
-                for _ in range(a.repeat):
-                    row = json.loads(output(begin(cluster, a.seconds)))
-                    results.setdefault(load, {}).setdefault(place, []).append(row)
-                    print("%-34s %-26s %s" % (load, place, "  ".join("%s %.4g" % (k, v) for k, v in row.items() if v is not None)), flush=True)
-                    # What was put off is not the next one's.
-                    time.sleep(a.pause)
-        finally:
-            cluster.stop()
+        for who in [OURS] + ([a.peer] if a.peer != "none" else []):
+            home = "%s/%d-%s" % (base, at, who)
+            os.mkdir(home)
+            cluster = Placed(os.path.realpath(a.bin), home, a.port, root, place) if who == OURS else StockPlaced(home, a.port + 50, root, place)
+            try:
+                print("%s, %s: up after %.1f s" % (who, place, cluster.start()), flush=True)
+                measure_loads(cluster, a, place, who, results)
+            finally:
+                cluster.stop()
 
 def told(rows, column):
     values = [r[column] for r in rows]
@@ -192,12 +237,14 @@ def main():
         measure(a, base, results)
     finally:
         shutil.rmtree(base, ignore_errors=True)
-    print("\n| load | place | IOPS | p50 ms | p99 ms | IOPS beside the first |\n| --- | --- | ---: | ---: | ---: | --- |")
+    print("\n| load | place | who | IOPS | p50 ms | p99 ms | IOPS beside the first place | IOPS beside stock |\n| --- | --- | --- | ---: | ---: | ---: | --- | --- |")
     for load, by_place in results.items():
-        first = next(iter(by_place.values()))
-        for place, rows in by_place.items():
+        for (place, who), rows in by_place.items():
             cells = [told(rows, c) for c in ("IOPS", "p50 ms", "p99 ms")]
-            print("| %s | %s | %s | %s |" % (load, place, " | ".join(cells), "" if rows is first else differs(first, rows, "IOPS")))
+            first, peers = by_place.get((PLACES[0], who)), by_place.get((place, a.peer))
+            cells.append("" if first in (None, rows) else differs(first, rows, "IOPS"))
+            cells.append("" if peers in (None, rows) else differs(peers, rows, "IOPS"))
+            print("| %s | %s | %s | %s |" % (load, place, who, " | ".join(cells)))
 
 if __name__ == "__main__":
     main()

@@ -92,11 +92,14 @@ def profile(cluster, name):
 def scrub(cluster):
     tool(cluster, "ceph", "osd", "pool", "deep-scrub", SCRUBBED)
 
-def drain(cluster):
+def drain(cluster, seconds=900):
     """Waits until no more is left to be written to its place later than what stays for a batch."""
+    end = time.monotonic() + seconds
     throttle = "throttle-bluestore_throttle_deferred_bytes"
     waiting = lambda n: json.loads(ceph(cluster, "tell", "osd.%d" % n, "perf", "dump", throttle))[throttle]["val"]
     while any(waiting(n) > BATCH for n in range(3)):
+        if time.monotonic() > end:
+            raise RuntimeError("after %d s still more than %d bytes wait for their places" % (seconds, BATCH))
         time.sleep(1)
 
 def settle(cluster, seconds=20):
