@@ -5,6 +5,7 @@
 
 use crate::disk::Disk;
 use crate::osd::Osd;
+use crate::perf::DevicePerf;
 use admin::Args;
 use admin::perf::{PerfCounters, prio};
 use serde_json::{Map, Value, json};
@@ -113,7 +114,9 @@ impl Osd {
             logger.set(Throttle::Val as usize, val);
             logger.set(Throttle::Max as usize, max);
         }
-        let mut all = vec![&mut self.sh.perf.0, &mut self.sh.device_perf.0, &mut l.messenger, &mut l.client_bytes, &mut l.client_messages];
+        self.sh.device_perf.set(disk.device(), &disk.device_use());
+        let DevicePerf(device, queue) = &mut self.sh.device_perf;
+        let mut all = vec![&mut self.sh.perf.0, device, queue, &mut l.messenger, &mut l.client_bytes, &mut l.client_messages];
         all.extend(disk.perf());
         all
     }

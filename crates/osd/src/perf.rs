@@ -102,12 +102,22 @@ admin::counters! {
     DepthMax "queue_depth_max" Gauge "Reads and writes that it is given at once at most";
 }
 
-/// The logger `device`: what the data device can do, learned from every I/O.
-pub struct DevicePerf(pub PerfCounters);
+admin::counters! {
+    Queue QUEUE_SPECS:
+    Immediate "mclock_immediate_queue_len" Gauge "I/Os that are urgent and wait for the device";
+    Client "mclock_client_queue_len" Gauge "I/Os that wait for it for clients";
+    Recovery "mclock_recovery_queue_len" Gauge "The same for recovery";
+    BestEffort "mclock_best_effort_queue_len" Gauge "The same for scrub, trimming, and copies that only move";
+    All "mclock_all_type_queue_len" Gauge "All that wait for it";
+}
+
+/// The logger `device`: what the data device can do, learned from every I/O. And `mclock-shard-queue-0`, of the one queue before it, as upstream has for each of its
+/// (src/osd/scheduler/mClockScheduler.cc since Reef): there of requests, here of I/Os.
+pub struct DevicePerf(pub PerfCounters, pub PerfCounters);
 
 impl Default for DevicePerf {
     fn default() -> Self {
-        DevicePerf(PerfCounters::new("device", DEVICE_SPECS))
+        DevicePerf(PerfCounters::new("device", DEVICE_SPECS), PerfCounters::new("mclock-shard-queue-0", QUEUE_SPECS))
     }
 }
 
@@ -133,6 +143,9 @@ impl DevicePerf {
         waiting.for_each(|(index, time)| set(index, time / 1000));
         [Device::ClientIos, Device::RecoveryIos, Device::BestEffortIos].into_iter().zip(used.ios).for_each(|(index, n)| set(index, n));
         [Device::ClientData, Device::RecoveryData, Device::BestEffortData].into_iter().zip(used.bytes).for_each(|(index, n)| set(index, n));
+        let queued = [Queue::Client, Queue::Recovery, Queue::BestEffort].into_iter().zip(used.queued).chain([(Queue::Immediate, used.queued_urgent)]);
+        let all = used.queued.iter().sum::<u64>() + used.queued_urgent;
+        queued.chain([(Queue::All, all)]).for_each(|(index, n)| self.1.set(index as usize, n));
     }
 }
 

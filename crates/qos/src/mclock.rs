@@ -264,6 +264,16 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
         self.urgent.is_empty() && self.idle.is_empty() && self.classes.values().all(|q| q.jobs.is_empty())
     }
 
+    /// Jobs that are urgent and wait.
+    pub fn urgent_len(&self) -> usize {
+        self.urgent.len()
+    }
+
+    /// Jobs of a class that wait, with those that can wait.
+    pub fn class_len(&self, class: C) -> usize {
+        self.classes.get(&class).map_or(0, |q| q.jobs.len()) + self.idle.iter().filter(|(whose, ..)| *whose == class).count()
+    }
+
     /// Jobs of a class that wait, and what they cost together, nanoseconds.
     pub fn waiting(&self, class: C) -> (usize, u64) {
         self.classes.get(&class).map_or((0, 0), |q| (q.jobs.len(), q.jobs.iter().map(|(cost, _)| cost).sum()))

@@ -70,6 +70,9 @@ pub struct DeviceUse {
     pub bytes: [u64; 3],
     /// What waits now, in nanoseconds of the device's time.
     pub waiting: [u64; 3],
+    /// I/Os that wait now; those that are urgent apart.
+    pub queued: [u64; 3],
+    pub queued_urgent: u64,
 }
 
 /// Shares out the time that the device is busy.
@@ -286,7 +289,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// What each class of work has had of the device.
     pub fn device_use(&self) -> DeviceUse {
         let waiting = Class::ALL.map(|class| self.queue.waiting.waiting(class).1);
-        DeviceUse { waiting, ..self.queue.meter.used }
+        let queued = Class::ALL.map(|class| self.queue.waiting.class_len(class) as u64);
+        DeviceUse { waiting, queued, queued_urgent: self.queue.waiting.urgent_len() as u64, ..self.queue.meter.used }
     }
 
     /// What a class of work gets of the device's time from now on. Until this is called all get the same.

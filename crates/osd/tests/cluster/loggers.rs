@@ -31,7 +31,7 @@ fn perf(c: &mut Cluster, osd: OsdId) -> Value {
 }
 
 /// Of each logger counters that scripts and dashboards look at.
-const STOCK: [(&str, &str); 7] = [
+const STOCK: [(&str, &str); 8] = [
     (
         "osd",
         "op_wip op op_in_bytes op_out_bytes op_latency op_process_latency op_prepare_latency op_r op_r_out_bytes op_r_latency \
@@ -53,6 +53,10 @@ const STOCK: [(&str, &str); 7] = [
     ("bluefs", "db_total_bytes db_used_bytes wal_total_bytes wal_used_bytes slow_total_bytes slow_used_bytes num_files"),
     ("AsyncMessenger::Worker-0", "msgr_recv_messages msgr_send_messages msgr_recv_bytes msgr_send_bytes msgr_created_connections"),
     ("throttle-osd_client_bytes", "val max"),
+    (
+        "mclock-shard-queue-0",
+        "mclock_immediate_queue_len mclock_client_queue_len mclock_recovery_queue_len mclock_best_effort_queue_len mclock_all_type_queue_len",
+    ),
     ("bluestore-pricache", "target_bytes mapped_bytes cache_bytes"),
 ];
 
