@@ -19,6 +19,7 @@ use node::{Input, Node, World};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -419,6 +420,10 @@ impl World for RealWorld {
 
     fn set_reading(&mut self, sock: SockId, on: bool) {
         self.sockets.set_reading(sock, on);
+    }
+
+    fn expect(&mut self, sock: SockId, data: Range<u64>) {
+        self.sockets.expect(sock, data);
     }
 
     fn wake_at(&mut self, at: Mono) {

@@ -10,13 +10,19 @@ use msgr::SockId;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io::{self, ErrorKind, IoSlice, Write};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
+use types::msg::BLOCK_BYTES;
 
 /// Bytes asked from the kernel in one read.
 const READ_CHUNK_BYTES: usize = 256 << 10;
 /// A read buffer with less room than this is replaced: smaller reads would cost more system calls than they save.
 const READ_ROOM_BYTES_MIN: usize = 16 << 10;
+/// Of data of which more than half as much is to come; the size of a huge page.
+const HUGE_BUFFER_BYTES: usize = 2 << 20;
+/// A read of so much is looked at before there is another one: it may be the beginning of what is to lie elsewhere.
+const LOOKED_AT_BYTES_MIN: usize = 128 << 10;
 /// Pieces given to one vectored send (the kernel's IOV_MAX).
 const SLICES_PER_SEND: usize = 512;
 /// What the other side's kernel has not acknowledged, or not made room for, in this time ends the connection. Without it the
@@ -44,6 +50,16 @@ struct Conn {
     closing: bool,
     /// What comes is left in the kernel.
     unread: bool,
+    /// Bytes since the start.
+    received: u64,
+    expected: Option<Expected>,
+}
+
+/// Data that is about to come over one connection, and where it is to lie. It is passed on chunk by chunk, not as it comes.
+struct Expected {
+    /// Bytes that have not come.
+    left: usize,
+    buf: Filling,
 }
 
 /// All TCP connections of one event loop.
@@ -143,6 +159,15 @@ impl Sockets {
         }
     }
 
+    /// Of all that a socket brings, from its first byte on, these are data whose blocks of 4 KiB had better be aligned. What has been read of them already, lies as it does.
+    pub fn expect(&mut self, sock: SockId, data: Range<u64>) {
+        let Some(conn) = self.tokens.get(&sock).and_then(|token| self.conns.get_mut(token)) else { return };
+        let (come, left) = (conn.received.checked_sub(data.start), data.end.saturating_sub(conn.received));
+        if let Some(come) = come.filter(|_| left >= READ_ROOM_BYTES_MIN as u64) {
+            conn.expected = Some(Expected::new(left as usize, &self.pool, (come % BLOCK_BYTES as u64) as usize));
+        }
+    }
+
     /// Dials that failed at once.
     pub fn failures(&mut self, events: &mut Vec<SocketEvent>) {
         events.extend(self.failed.drain(..).map(|(sock, refused)| SocketEvent::Closed { sock, refused }));
@@ -177,7 +202,7 @@ impl Sockets {
         let _ = rustix::net::sockopt::set_tcp_user_timeout(&stream, UNACKNOWLEDGED_MAX.as_millis() as u32);
         self.registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE)?;
         self.tokens.insert(sock, token);
-        self.conns.insert(token, Conn { stream, sock, connected, out: VecDeque::new(), blocked: !connected, closing: false, unread: false });
+        self.conns.insert(token, Conn { stream, sock, connected, out: VecDeque::new(), blocked: !connected, closing: false, unread: false, received: 0, expected: None });
         Ok(())
     }
 
@@ -225,20 +250,38 @@ impl Sockets {
             if !conn.connected || (conn.unread && !ending) {
                 return;
             }
-            match read_chunk(&conn.stream, &self.pool, &mut self.read_buf) {
-                Ok(Some((data, emptied))) => {
-                    self.received += data.len() as u64;
-                    if !conn.closing {
-                        events.push(SocketEvent::Bytes { sock: conn.sock, data });
-                    }
-                    if emptied && !ending {
-                        return;
-                    }
-                }
-                Ok(None) => return self.drop_conn(token, false, events),
+            let len_max = conn.expected.as_ref().map_or(READ_CHUNK_BYTES, Expected::next_len);
+            let buf = match &mut conn.expected {
+                Some(expected) => &mut expected.buf,
+                None => with_room(&mut self.read_buf, &self.pool),
+            };
+            let (len, emptied) = match receive(&conn.stream, buf, len_max) {
+                Ok((0, _)) => return self.drop_conn(token, false, events),
+                Ok(read) => read,
                 Err(e) if e.kind() == ErrorKind::WouldBlock => return,
-                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                Err(e) if e.kind() == ErrorKind::Interrupted => continue,
                 Err(e) => return self.drop_conn(token, is_refusal(&e), events),
+            };
+            self.received += len as u64;
+            conn.received += len as u64;
+            let is_looked_at = conn.expected.is_none() && len >= LOOKED_AT_BYTES_MIN;
+            let data = match conn.expected.take() {
+                None => self.read_buf.as_mut().map(Filling::share).unwrap_or_default(),
+                Some(expected) => {
+                    let (data, more) = expected.came(len, &self.pool);
+                    conn.expected = more;
+                    data
+                }
+            };
+            // Of what waits for more the owner hears nothing but that somebody is there.
+            if !conn.closing && (emptied || !data.is_empty()) {
+                events.push(SocketEvent::Bytes { sock: conn.sock, data });
+            }
+            if emptied && !ending {
+                return;
+            }
+            if is_looked_at {
+                break;
             }
         }
         // Edge-triggered: what is left would never be announced again. Re-registering does.
@@ -263,18 +306,50 @@ impl Sockets {
     }
 }
 
-/// Reads once into a shared buffer; `None` is the end of the stream. With the bytes: true if the kernel has no more, for
-/// it gave less than it was asked for; whatever comes later is announced anew.
-fn read_chunk(stream: &TcpStream, pool: &BufferPool, buf: &mut Option<Filling>) -> io::Result<Option<(Bytes, bool)>> {
-    // The full one goes first: if nobody has kept a piece of it, it is the next one.
+impl Expected {
+    /// Much data gets huge pages: a device that is given them one by one is half as fast.
+    fn new(left: usize, pool: &BufferPool, skip: usize) -> Self {
+        let len = if left > HUGE_BUFFER_BYTES / 2 { HUGE_BUFFER_BYTES } else { READ_CHUNK_BYTES };
+        Expected { left, buf: pool.fill(len, skip) }
+    }
+
+    /// What is missing of the chunk that is passed on next.
+    fn next_len(&self) -> usize {
+        self.left.min(READ_CHUNK_BYTES - self.buf.filled_len() % READ_CHUNK_BYTES)
+    }
+
+    /// After so many more bytes: what is passed on, and what is still expected. A small rest is not worth memory of its own.
+    fn came(mut self, len: usize, pool: &BufferPool) -> (Bytes, Option<Self>) {
+        self.left -= len;
+        if self.left > 0 && !self.buf.filled_len().is_multiple_of(READ_CHUNK_BYTES) {
+            return (Bytes::new(), Some(self));
+        }
+        let data = self.buf.share();
+        let more = match self.buf.room_len() {
+            _ if self.left < READ_ROOM_BYTES_MIN => None,
+            0 => Some(Self::new(self.left, pool, 0)),
+            _ => Some(self),
+        };
+        (data, more)
+    }
+}
+
+/// The buffer that all share, or a new one: if nobody has kept a piece of the full one, that is the next.
+fn with_room<'a>(buf: &'a mut Option<Filling>, pool: &BufferPool) -> &'a mut Filling {
     buf.take_if(|b| b.room_len() < READ_ROOM_BYTES_MIN);
-    let buf = buf.get_or_insert_with(|| pool.fill(READ_CHUNK_BYTES));
+    buf.get_or_insert_with(|| pool.fill(READ_CHUNK_BYTES, 0))
+}
+
+/// Reads once, up to `len_max` bytes; none is the end of the stream. With their number: true if the kernel has no more, for it gave less than it was asked for;
+/// whatever comes later is announced anew.
+fn receive(stream: &TcpStream, buf: &mut Filling, len_max: usize) -> io::Result<(usize, bool)> {
     let room = buf.room();
-    // SAFETY: the kernel writes at most `room.len()` bytes into memory that is ours alone.
-    let n = unsafe { libc::recv(stream.as_raw_fd(), room.as_mut_ptr().cast(), room.len(), 0) };
+    let len = room.len().min(len_max);
+    // SAFETY: the kernel writes at most `len` bytes into memory that is ours alone and has room for them.
+    let n = unsafe { libc::recv(stream.as_raw_fd(), room.as_mut_ptr().cast(), len, 0) };
     let Ok(n) = usize::try_from(n) else { return Err(io::Error::last_os_error()) };
-    let emptied = n < room.len();
-    Ok((n > 0).then(|| (buf.share(n), emptied)))
+    buf.filled(n);
+    Ok((n, n < len))
 }
 
 /// Somebody is there and says that nobody listens. A network that is away, or a lack of descriptors here, says nothing of the other side.
@@ -331,27 +406,62 @@ mod tests {
         }
     }
 
+    /// A socket, and who speaks at its other end.
+    fn accepted() -> (Poll, Sockets, std::net::TcpStream, SockId) {
+        let poll = Poll::new().unwrap();
+        let mut sockets = Sockets::new(poll.registry().try_clone().unwrap(), 1);
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let from = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let accepted = listener.accept().unwrap().0;
+        accepted.set_nonblocking(true).unwrap();
+        let sock = sockets.accept(TcpStream::from_std(accepted)).unwrap();
+        (poll, sockets, from, sock)
+    }
+
+    /// One turn's bytes.
+    fn turn(poll: &mut Poll, sockets: &mut Sockets) -> Vec<Bytes> {
+        let (mut ready, mut out) = (Events::with_capacity(8), Vec::new());
+        poll.poll(&mut ready, Some(Duration::from_millis(50))).unwrap();
+        ready.iter().for_each(|event| sockets.ready(event, &mut out));
+        out.into_iter().filter_map(|e| if let SocketEvent::Bytes { data, .. } = e { Some(data) } else { None }).collect()
+    }
+
     /// Sends over `from` what `to` is to hear, and returns what it heard in a while.
     fn heard(poll: &mut Poll, sockets: &mut Sockets, from: &mut std::net::TcpStream, say: &[u8]) -> Vec<u8> {
         from.write_all(say).unwrap();
-        let (mut ready, mut out) = (Events::with_capacity(8), Vec::new());
-        for _ in 0..3 {
-            poll.poll(&mut ready, Some(Duration::from_millis(50))).unwrap();
-            ready.iter().for_each(|event| sockets.ready(event, &mut out));
+        (0..3).flat_map(|_| turn(poll, sockets).concat()).collect()
+    }
+
+    #[test]
+    fn what_is_expected_lies_as_was_wished_and_is_passed_on_by_the_chunk() {
+        const EXPECTED_END: usize = 4_700_000;
+        let (mut poll, mut sockets, mut from, sock) = accepted();
+        let bytes: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
+        assert_eq!(heard(&mut poll, &mut sockets, &mut from, &bytes[..1000]), bytes[..1000]);
+        // It began 500 bytes before what has been heard; what came before that does not count.
+        sockets.expect(sock, 500..EXPECTED_END as u64);
+        from.write_all(&bytes[1000..1010]).unwrap();
+        let trickle: Vec<Bytes> = (0..3).flat_map(|_| turn(&mut poll, &mut sockets)).collect();
+        assert_eq!(trickle, [Bytes::new()], "somebody is there");
+        let rest = bytes[1010..].to_vec();
+        let sender = std::thread::spawn(move || from.write_all(&rest).map(|()| from));
+        let mut at = 1000;
+        while at < bytes.len() {
+            for data in turn(&mut poll, &mut sockets).into_iter().filter(|data| !data.is_empty()) {
+                assert_eq!(data, bytes[at..at + data.len()]);
+                let end = at + data.len();
+                if end <= EXPECTED_END - READ_ROOM_BYTES_MIN {
+                    assert!((data.as_ptr() as usize - (at - 500)).is_multiple_of(4096) && (end - 500).is_multiple_of(4096), "{at}..{end}");
+                }
+                at = end;
+            }
         }
-        let data = |e: SocketEvent| if let SocketEvent::Bytes { data, .. } = e { data.to_vec() } else { Vec::new() };
-        out.into_iter().flat_map(data).collect()
+        sender.join().unwrap().unwrap();
     }
 
     #[test]
     fn who_is_not_read_from_is_heard_later_and_its_end_at_once() {
-        let mut poll = Poll::new().unwrap();
-        let mut sockets = Sockets::new(poll.registry().try_clone().unwrap(), 1);
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut from = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let accepted = listener.accept().unwrap().0;
-        accepted.set_nonblocking(true).unwrap();
-        let sock = sockets.accept(TcpStream::from_std(accepted)).unwrap();
+        let (mut poll, mut sockets, mut from, sock) = accepted();
         assert_eq!(heard(&mut poll, &mut sockets, &mut from, b"one"), b"one");
         sockets.set_reading(sock, false);
         assert_eq!(heard(&mut poll, &mut sockets, &mut from, b"two"), b"");

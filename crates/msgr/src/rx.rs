@@ -9,12 +9,15 @@ use crate::secure::{self, Cipher};
 use crate::{Fault, Limits};
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
+use std::ops::Range;
 use types::msg::{BLOCK_BYTES, BufList, RawMessage, crc_of_blocks};
 
 /// Chunks below this size are copied together while a frame is incomplete.
 const GATHER_BYTES_MAX: usize = 2048;
 /// Of data that is not all there so much is summed at once, at least.
 const SUMMED_BYTES_MIN: usize = 64 << 10;
+/// From so many bytes of data on that have not come yet, it is worth while to say where they had better lie: with messages of 512 KiB it cost more than it saved.
+const EXPECTED_BYTES_MIN: usize = 1 << 20;
 const BANNER_HEAD: usize = 8 + 2;
 const BANNER_BYTES_MAX: u16 = 256;
 
@@ -40,6 +43,8 @@ enum Step {
 #[derive(Debug)]
 pub(crate) struct Reader {
     buf: RxBuf,
+    /// Bytes since the start.
+    pushed: u64,
     step: Step,
     /// What has come of a plain frame's segments.
     coming: Coming,
@@ -50,16 +55,29 @@ impl Reader {
     /// Starts at the banner, recording what is read.
     pub fn new() -> Self {
         let buf = RxBuf { record: Some(Vec::new()), ..RxBuf::default() };
-        Reader { buf, step: Step::BannerHead, coming: Coming::default(), cipher: None }
+        Reader { buf, pushed: 0, step: Step::BannerHead, coming: Coming::default(), cipher: None }
     }
 
     pub fn push(&mut self, chunk: Bytes) {
+        self.pushed += chunk.len() as u64;
         self.buf.push(chunk);
     }
 
     /// Bytes received, not yet part of a frame handed out.
     pub fn buffered(&self) -> usize {
         self.buf.len + self.coming.taken
+    }
+
+    /// Said once for each frame with much data under way: where in everything that is pushed it begins and ends.
+    pub fn expected(&mut self) -> Option<Range<u64>> {
+        let Step::Body { preamble, .. } = &self.step else { return None };
+        let [first, front, middle, data] = preamble.lens.map(|l| l as usize);
+        let head = if first > 0 { first + frame::CRC } else { 0 } + front + middle;
+        let come = self.buffered().checked_sub(head)?;
+        data.checked_sub(come).filter(|left| *left >= EXPECTED_BYTES_MIN)?;
+        let is_new = self.cipher.is_none() && !std::mem::replace(&mut self.coming.is_expected, true);
+        let start = self.pushed - come as u64;
+        is_new.then_some(start..start + data as u64)
     }
 
     /// Bytes handed out since the start, while they are recorded.
@@ -254,6 +272,8 @@ fn late_status(status: u8, segments: Segments) -> Result<Option<Segments>, Fault
 struct Coming {
     /// All but the data has been taken.
     has_head: bool,
+    /// What is missing has been told.
+    is_expected: bool,
     /// Bytes of the frame in `segments`.
     taken: usize,
     segments: Segments,

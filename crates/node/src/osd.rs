@@ -472,7 +472,13 @@ impl<D: BlockDev, K: Kv> OsdNode<D, K> {
                 self.peers.dials.remove(&sock);
                 self.endpoint.handle_connected(now, sock, local);
             }
-            Input::Bytes { sock, data } => self.endpoint.handle_bytes(now, sock, data),
+            Input::Bytes { sock, data } => {
+                self.endpoint.handle_bytes(now, sock, data);
+                // What is written as it lies need not be copied for the device.
+                if let Some(data) = self.endpoint.expected(sock) {
+                    world.expect(sock, data);
+                }
+            }
             Input::Closed { sock, refused } => {
                 let dialled = self.peers.dials.remove(&sock);
                 if let Some(osd) = dialled.filter(|_| refused).and_then(|addr| self.osd_at(addr)) {

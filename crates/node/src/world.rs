@@ -7,6 +7,7 @@
 use bytes::Bytes;
 use msgr::SockId;
 use std::net::SocketAddr;
+use std::ops::Range;
 use store::Pressure;
 use types::msg::LogEntry;
 use types::{Errno, Mono, Now};
@@ -23,6 +24,8 @@ pub trait World {
     fn close(&mut self, sock: SockId);
     /// Whether to read from a socket. While not, nothing but its end is heard of it, and who sends over it is held up.
     fn set_reading(&mut self, sock: SockId, on: bool);
+    /// Of all that a socket brings, from its first byte on, these are data whose blocks of 4 KiB had better be aligned. A wish, for speed.
+    fn expect(&mut self, _sock: SockId, _data: Range<u64>) {}
     /// Asks for a `Wake` no later than soon after `at`; the earliest request counts, one wake-up answers all.
     fn wake_at(&mut self, at: Mono);
     /// Answers an admin-socket request.

@@ -15,6 +15,8 @@ const KEPT_LEN_MAX: usize = 4 << 20;
 const MAPPED_LEN_MIN: usize = 256 << 10;
 /// From this capacity on they lie at multiples of it: the size of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
+/// Aligned pieces below this size are copied with what is around them: an entry of its own costs more.
+const LEFT_LEN_MIN: usize = 16 << 10;
 /// Bytes kept for reuse: what is under way at a time while large objects are written, sixteen at once. They are in use then anyway: less kept is not
 /// less memory at the height, but as much of it new from the kernel for each object, page by page (docs/benchmarks.md).
 const KEPT_BYTES_MAX: usize = 32 << 20;
@@ -148,9 +150,31 @@ impl BufferPool {
         buffer
     }
 
-    /// Memory to be filled from its beginning.
-    pub fn fill(&self, len: usize) -> Filling {
-        Filling { buffer: Arc::new(self.get(len)), filled: 0 }
+    /// Pieces that direct I/O takes, of the same bytes: whole blocks that lie aligned stay where they are, what is between them is copied. Each but perhaps the
+    /// last is of whole blocks.
+    pub fn align(&self, pieces: &[Bytes], align: usize) -> Vec<Bytes> {
+        let (mut out, mut loose, mut at) = (Vec::new(), Vec::new(), 0_usize);
+        let copied = |loose: &mut Vec<Bytes>| loose.iter().any(|p| !p.is_empty()).then(|| self.gather(&std::mem::take(loose)).freeze());
+        for piece in pieces {
+            let from = at.next_multiple_of(ALIGN) - at;
+            let to = ((at + piece.len()) / ALIGN * ALIGN).saturating_sub(at);
+            at += piece.len();
+            if to < from + LEFT_LEN_MIN || !(piece.as_ptr() as usize + from).is_multiple_of(align) {
+                loose.push(piece.clone());
+                continue;
+            }
+            loose.push(piece.slice(..from));
+            out.extend(copied(&mut loose));
+            out.push(piece.slice(from..to));
+            loose = vec![piece.slice(to..)];
+        }
+        out.extend(copied(&mut loose));
+        out
+    }
+
+    /// Memory to be filled, all but its first `skip` bytes.
+    pub fn fill(&self, len: usize, skip: usize) -> Filling {
+        Filling { buffer: Arc::new(self.get(len)), shared: skip, filled: skip }
     }
 
     /// Gives memory back that has been kept since the last call and not been used.
@@ -230,9 +254,10 @@ impl Drop for Buffer {
     }
 }
 
-/// A buffer that is filled from its beginning. What is filled is shared; what follows is still ours to write to.
+/// A buffer that is filled from its beginning. What has been shared is only read; what follows is still ours to write to.
 pub(crate) struct Filling {
     buffer: Arc<Buffer>,
+    shared: usize,
     filled: usize,
 }
 
@@ -244,6 +269,11 @@ struct Piece {
 }
 
 impl Filling {
+    /// Bytes that are filled, or were skipped.
+    pub fn filled_len(&self) -> usize {
+        self.filled
+    }
+
     /// Bytes that are not filled.
     pub fn room_len(&self) -> usize {
         self.buffer.len - self.filled
@@ -251,15 +281,20 @@ impl Filling {
 
     /// What is not filled; its content is arbitrary.
     pub fn room(&mut self) -> &mut [u8] {
-        // SAFETY: within the memory, which is initialised; pieces end at `filled`, and nobody else writes.
+        // SAFETY: within the memory, which is initialised; pieces end at `shared` and `filled` is not below, and nobody else writes.
         unsafe { std::slice::from_raw_parts_mut(self.buffer.start().add(self.filled), self.room_len()) }
     }
 
-    /// Shares the next `len` bytes. Panics if there is no room for so many.
-    pub fn share(&mut self, len: usize) -> Bytes {
+    /// The next `len` bytes are filled. Panics if there is no room for so many.
+    pub fn filled(&mut self, len: usize) {
         assert!(len <= self.room_len(), "filled {len} bytes where {} had room", self.room_len());
-        let piece = Piece { buffer: self.buffer.clone(), from: self.filled, len };
         self.filled += len;
+    }
+
+    /// Shares what has been filled since the last time.
+    pub fn share(&mut self) -> Bytes {
+        let piece = Piece { buffer: self.buffer.clone(), from: self.shared, len: self.filled - self.shared };
+        self.shared = self.filled;
         Bytes::from_owner(piece)
     }
 }
@@ -304,17 +339,45 @@ mod tests {
     #[test]
     fn what_is_filled_is_shared_while_the_rest_is_written() {
         let pool = BufferPool::default();
-        let mut filling = pool.fill(MAPPED_LEN_MIN);
+        let mut filling = pool.fill(MAPPED_LEN_MIN, 0);
         let at = filling.room().as_ptr();
         filling.room()[..3].copy_from_slice(b"abc");
-        let first = filling.share(3);
+        filling.filled(3);
+        let first = filling.share();
         filling.room()[..2].copy_from_slice(b"de");
-        let (second, none) = (filling.share(2), filling.share(0));
-        assert_eq!((&first[..], &second[1..], none.len(), filling.room_len()), (&b"abc"[..], &b"e"[..], 0, MAPPED_LEN_MIN - 5));
+        filling.filled(1);
+        filling.filled(1);
+        let (second, none) = (filling.share(), filling.share());
+        assert_eq!((&first[..], &second[..], none.len(), filling.room_len()), (&b"abc"[..], &b"de"[..], 0, MAPPED_LEN_MIN - 5));
         drop((filling, first, none));
         assert_eq!(pool.0.lock().unwrap().bytes, 0, "a piece of it is still read");
         drop(second);
-        assert_eq!(pool.fill(MAPPED_LEN_MIN).room().as_ptr(), at);
+        let mut later = pool.fill(MAPPED_LEN_MIN, 7);
+        assert_eq!((later.room().as_ptr() as usize - at as usize, later.room_len(), later.share().len()), (7, MAPPED_LEN_MIN - 7, 0));
+    }
+
+    #[test]
+    fn only_what_does_not_lie_well_is_copied() {
+        let pool = BufferPool::default();
+        let bytes: Vec<u8> = (0..300_000u32).map(|i| (i * 7 % 251) as u8).collect();
+        let mut memory = pool.get(bytes.len());
+        memory.as_mut().copy_from_slice(&bytes);
+        let (well, badly) = (memory.freeze(), Bytes::from([&[0][..], &bytes].concat()).slice(1..));
+        for cuts in [vec![], vec![5000], vec![5000, 200_000], vec![100, 90_112, 94_208, 200_001], vec![65_536, 131_072], vec![299_000]] {
+            for first_is_well in [true, false] {
+                let edges: Vec<usize> = [0].into_iter().chain(cuts.clone()).chain([bytes.len()]).collect();
+                let from = |n: usize| if (n % 2 == 0) == first_is_well { &well } else { &badly };
+                let pieces: Vec<Bytes> = edges.windows(2).enumerate().map(|(n, edge)| from(n).slice(edge[0]..edge[1])).collect();
+                let out = pool.align(&pieces, 512);
+                assert_eq!(out.concat(), bytes);
+                let (last, before) = out.split_last().unwrap();
+                assert!(last.as_ptr() as usize % 512 == 0 && before.iter().all(|p| p.as_ptr() as usize % 512 == 0 && p.len() % ALIGN == 0), "{cuts:?}");
+                let is_left = |p: &&Bytes| well.as_ptr_range().contains(&p.as_ptr());
+                let left: usize = out.iter().filter(is_left).map(Bytes::len).sum();
+                let lies_well: usize = pieces.iter().filter(is_left).map(|p| p.len().saturating_sub(2 * ALIGN)).filter(|len| *len > LEFT_LEN_MIN).sum();
+                assert!(left >= lies_well, "{left} of {lies_well} at {cuts:?}");
+            }
+        }
     }
 
     #[test]

@@ -58,8 +58,8 @@ pub type Completion = (IoId, Result<Bytes, Errno>);
 enum Request {
     /// The buffer gets its memory as late as possible.
     Read { off: u64, buffer: buffer::Buffer },
-    /// With `gather` the pieces are copied behind each other into aligned memory, as late as possible.
-    Write { off: u64, pieces: Vec<Bytes>, gather: Option<BufferPool> },
+    /// With `align` those pieces are copied, as late as possible, that do not lie as the device wants them.
+    Write { off: u64, pieces: Vec<Bytes>, align: Option<BufferPool> },
     Flush,
 }
 
@@ -77,9 +77,12 @@ impl Request {
     fn prepare(&mut self) {
         match self {
             Request::Read { buffer, .. } => buffer.provide(),
-            Request::Write { pieces, gather, .. } => {
-                if let Some(pool) = gather.take() {
-                    *pieces = vec![pool.gather(pieces).freeze()];
+            Request::Write { pieces, align, .. } => {
+                if let Some(pool) = align.take() {
+                    *pieces = pool.align(pieces, DMA_ALIGN);
+                    if pieces.len() > PIECES_MAX {
+                        *pieces = vec![pool.gather(pieces).freeze()];
+                    }
                 }
             }
             Request::Flush => {}
@@ -264,8 +267,8 @@ impl BlockDev for FileDev {
     }
 
     fn write(&mut self, id: IoId, off: u64, data: BufList) {
-        let gather = if self.writable_as_is(data.pieces()) { None } else { Some(self.pool.clone()) };
-        self.start(id, Request::Write { off, pieces: data.into_pieces(), gather });
+        let align = if self.writable_as_is(data.pieces()) { None } else { Some(self.pool.clone()) };
+        self.start(id, Request::Write { off, pieces: data.into_pieces(), align });
     }
 
     fn flush(&mut self, id: IoId) {
@@ -401,6 +404,14 @@ mod tests {
             let data = data.unwrap();
             assert!(data[..4096].iter().all(|b| *b == i as u8) && data[4096..].iter().all(|b| *b == 0));
         }
+        // As it comes from a socket: the beginning somewhere, the rest where its blocks are aligned.
+        let bytes: Vec<u8> = (0..300 << 10).map(|i| (i * 7 % 251) as u8).collect();
+        let mut rest = BufferPool::default().get(bytes.len());
+        rest.as_mut().copy_from_slice(&bytes);
+        let (rest, head) = (rest.freeze(), Bytes::from([&[0][..], &bytes[..1000]].concat()));
+        dev.write(IoId(6), 2 << 20, BufList::from(vec![head.slice(1..), rest.slice(1000..100_000), rest.slice(100_000..)]));
+        assert_eq!(wait(&events, 1)[&6], Ok(Bytes::new()));
+        assert!(dev.read_sync(2 << 20, bytes.len()).unwrap() == bytes);
         dev.read(IoId(5), (8 << 20) - 4096, 8192);
         assert_eq!(wait(&events, 1)[&5], Err(Errno::EIO), "past the end");
         assert_eq!(dev.read_sync(8192, 4096).unwrap()[..], [1; 4096]);

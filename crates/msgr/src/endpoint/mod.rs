@@ -14,6 +14,7 @@ use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
+use std::ops::Range;
 use timer::Timer;
 use types::msg::RawMessage;
 use types::{AddrVec, EntityAddr, EntityKind, Mono, Now};
@@ -191,6 +192,12 @@ impl Endpoint {
             s.rx.push(bytes);
             self.pump(sock);
         }
+    }
+
+    /// Said once of each message with much data that has begun to come: which bytes are data of all that this socket brings, from its first on. Whoever has them lie
+    /// at multiples of `BLOCK_BYTES` from where they begin has the blocks of an object aligned; nobody need.
+    pub fn expected(&mut self, sock: SockId) -> Option<Range<u64>> {
+        self.socks.get_mut(&sock).filter(|s| s.phase == Phase::Ready)?.rx.expected()
     }
 
     /// A socket ended, or a dial failed.

@@ -6,6 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::Range;
 use types::{AddrKind, AddrVec, EntityAddr, EntityKind, Errno, Mono, Now, Utime};
 
 pub const SECRET: &[u8] = &[7; 40];
@@ -27,6 +28,13 @@ pub struct Node {
     pub key: Bytes,
 }
 
+/// Data that an endpoint said it expects.
+pub struct Expected {
+    pub end: End,
+    /// Where it said the data would be in what comes.
+    pub data: Range<u64>,
+}
+
 pub struct Net {
     pub nodes: Vec<Node>,
     /// Bytes under way to an end.
@@ -42,6 +50,9 @@ pub struct Net {
     /// Changes a byte at this position of everything delivered.
     pub flip_at: Option<u64>,
     pub delivered: u64,
+    /// Everything delivered.
+    pub brought: BTreeMap<End, Vec<u8>>,
+    pub expected: Vec<Expected>,
     next_accepted: u64,
 }
 
@@ -72,6 +83,8 @@ impl Net {
             cuts: 0,
             flip_at: None,
             delivered: 0,
+            brought: BTreeMap::new(),
+            expected: Vec::new(),
             next_accepted: 0,
         }
     }
@@ -143,7 +156,10 @@ impl Net {
         self.delivered += n as u64;
         let now = self.now;
         if n > 0 {
+            self.brought.entry(end).or_default().extend_from_slice(&bytes);
             self.nodes[end.0].endpoint.handle_bytes(now, end.1, bytes);
+            let expected = self.nodes[end.0].endpoint.expected(end.1);
+            self.expected.extend(expected.map(|data| Expected { end, data }));
             self.drain(end.0);
         }
         if self.cut_after == Some(0) {

@@ -363,6 +363,27 @@ fn large_data_arrives_in_any_chunks_with_the_checksums_of_its_blocks() {
 }
 
 #[test]
+fn of_large_data_under_way_is_told_once_where_it_begins_and_ends() {
+    // Less is not worth it.
+    for (len, times) in [(1_048_575, 0), (1_200_000, 2), (2_000_123, 2)] {
+        let data: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
+        let large = RawMessage { data: Bytes::from(data.clone()).into(), ..tiny(1) };
+        for chunk in [999, 5000, 65_536, usize::MAX] {
+            for mode in [MODE_CRC, MODE_SECURE] {
+                let mut net = peers(1, mode);
+                net.chunk = chunk;
+                [large.clone(), tiny(7), large.clone()].into_iter().for_each(|msg| send_msg(&mut net, 0, msg));
+                net.settle();
+                assert_eq!((messages(&net, 1).len(), net.expected.len()), (3, if mode == MODE_CRC { times } else { 0 }), "{len} in {chunk}");
+                for e in &net.expected {
+                    assert!(net.brought[&e.end][e.data.start as usize..e.data.end as usize] == data, "{len} in {chunk}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn a_changed_byte_of_large_data_is_noticed_however_it_comes() {
     let large = || RawMessage { data: Bytes::from(vec![7; 300_000]).into(), ..tiny(1) };
     for chunk in [5000, 100_000, usize::MAX] {
