@@ -172,7 +172,7 @@ bench: build
 
 # Who gets how much of a slow disk, beside stock Ceph (PEER=none: not); what an OSD learns of disks, beside fio; where database and log had better be.
 bench-qos: build
-	bench/qos.py --bin $(BIN) --peer $(or $(PEER),pacific)
+	bench/qos.py --bin $(BIN) --peer $(or $(PEER),reef)
 
 bench-capacity: build
 	bench/capacity.py --bin $(BIN)
