@@ -266,11 +266,19 @@ fn a_class_without_a_share_is_refused_and_one_that_goes_gives_back_what_waits() 
     queue.push(0, 1, MS, "b").unwrap();
     queue.retain(|job| *job != "a");
     assert_eq!((queue.len(), queue.waiting(1)), (1, (1, MS)));
-    queue.push_urgent(MS, 8);
-    queue.push_idle(1, MS, 9);
-    assert_eq!((queue.urgent_len(), queue.class_len(1), queue.waiting(1).0, queue.len()), (1, 2, 1, 3));
     assert_eq!(queue.remove_class(1), ["b"]);
     assert!(queue.is_empty());
+}
+
+#[test]
+fn what_waits_is_counted_by_class_and_what_is_urgent_apart() {
+    let mut queue: Mclock<u32, &str> = Mclock::default();
+    queue.set_share(0, 1, share(0, 1, None));
+    queue.push(0, 1, MS, "now").unwrap();
+    queue.push_idle(1, MS, "later");
+    queue.push_idle(2, MS, "another's");
+    queue.push_urgent(MS, "urgent");
+    assert_eq!((queue.class_len(1), queue.class_len(2), queue.urgent_len(), queue.len()), (2, 1, 1, 4));
 }
 
 #[test]
