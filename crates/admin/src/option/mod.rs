@@ -54,13 +54,30 @@ const SCHEDULERS: &[&str] = &[
     "osd_recovery_sleep_hybrid",
 ];
 
-/// Why setting an option changes nothing as things are: the scheduler decides in its place. `get` has the values of others.
+/// Options that are weights with `osd_op_queue=wpq`.
+const WEIGHTS: &[&str] = &["osd_client_op_priority", "osd_recovery_op_priority", "osd_scrub_priority"];
+
+/// Why setting an option changes nothing as things are: the scheduler, or its profile, decides in its place. `get` has the values of others.
 pub fn left_to_scheduler(name: &str, get: impl Fn(&str) -> String) -> Option<String> {
+    const CLOCK: &str = "mclock_scheduler";
     let name = canonical(name);
-    let by_clock = SCHEDULERS.contains(&name.as_str()) && get("osd_op_queue") == "mclock_scheduler";
-    (by_clock && get("osd_mclock_override_recovery_settings") != "true").then(|| {
-        format!("{name} is ignored while osd_op_queue is mclock_scheduler: set osd_mclock_override_recovery_settings first for it to take effect")
-    })
+    let queue = get("osd_op_queue");
+    let is_ignored = |while_: &str, is: &str, first: &str| {
+        let remedy = if first.is_empty() { String::new() } else { format!(": {first} first for it to take effect") };
+        Some(format!("{name} is ignored while {while_} is {is}{remedy}"))
+    };
+    match name.as_str() {
+        n if SCHEDULERS.contains(&n) && queue == CLOCK && get("osd_mclock_override_recovery_settings") != "true" => {
+            is_ignored("osd_op_queue", CLOCK, "set osd_mclock_override_recovery_settings")
+        }
+        n if WEIGHTS.contains(&n) && queue == CLOCK => is_ignored("osd_op_queue", CLOCK, ""),
+        n if n == "osd_mclock_profile" || n.starts_with("osd_mclock_scheduler_") => match get("osd_mclock_profile") {
+            _ if queue != CLOCK => is_ignored("osd_op_queue", &queue, ""),
+            profile if profile != "custom" && n != "osd_mclock_profile" => is_ignored("osd_mclock_profile", &profile, "set that to custom"),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// The name with blanks and dashes as underscores.
@@ -84,6 +101,28 @@ mod tests {
                     o.normalize(text).unwrap_or_else(|e| panic!("{}: {e}", o.name));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn who_sets_what_the_scheduler_ignores_is_told() {
+        let said = |name: &str, others: &[(&str, &str)]| {
+            let get = |name: &str| others.iter().find(|(n, _)| *n == name).map_or_else(|| find(name).unwrap().default_for(true), |(_, v)| (*v).to_owned());
+            left_to_scheduler(name, get).unwrap_or_default()
+        };
+        let (wpq, custom, heeded) = (("osd_op_queue", "wpq"), ("osd_mclock_profile", "custom"), ("osd_mclock_override_recovery_settings", "true"));
+        let clock = "is ignored while osd_op_queue is mclock_scheduler";
+        assert_eq!(said("osd_max_backfills", &[]), format!("osd_max_backfills {clock}: set osd_mclock_override_recovery_settings first for it to take effect"));
+        assert_eq!(said("osd_recovery_op_priority", &[heeded]), format!("osd_recovery_op_priority {clock}"));
+        assert_eq!(
+            said("osd_mclock_scheduler_client_res", &[]),
+            "osd_mclock_scheduler_client_res is ignored while osd_mclock_profile is balanced: set that to custom first for it to take effect"
+        );
+        for (name, others) in [("osd_mclock_profile", wpq), ("osd_mclock_scheduler_client_lim", wpq)] {
+            assert_eq!(said(name, &[others, custom]), format!("{name} is ignored while osd_op_queue is wpq"));
+        }
+        for (name, others) in [("osd_max_backfills", heeded), ("osd_max_backfills", wpq), ("osd_scrub_priority", wpq), ("osd_mclock_scheduler_client_wgt", custom), ("osd_mclock_profile", custom)] {
+            assert_eq!(said(name, &[others]), "", "{name}");
         }
     }
 

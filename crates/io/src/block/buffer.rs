@@ -366,16 +366,17 @@ mod tests {
         for cuts in [vec![], vec![5000], vec![5000, 200_000], vec![100, 90_112, 94_208, 200_001], vec![65_536, 131_072], vec![299_000]] {
             for first_is_well in [true, false] {
                 let edges: Vec<usize> = [0].into_iter().chain(cuts.clone()).chain([bytes.len()]).collect();
-                let from = |n: usize| if (n % 2 == 0) == first_is_well { &well } else { &badly };
+                let from = |n: usize| if n.is_multiple_of(2) == first_is_well { &well } else { &badly };
                 let pieces: Vec<Bytes> = edges.windows(2).enumerate().map(|(n, edge)| from(n).slice(edge[0]..edge[1])).collect();
                 let out = pool.align(&pieces, 512);
                 assert_eq!(out.concat(), bytes);
                 let (last, before) = out.split_last().unwrap();
-                assert!(last.as_ptr() as usize % 512 == 0 && before.iter().all(|p| p.as_ptr() as usize % 512 == 0 && p.len() % ALIGN == 0), "{cuts:?}");
+                let lies_well = |p: &Bytes| (p.as_ptr() as usize).is_multiple_of(512);
+                assert!(lies_well(last) && before.iter().all(|p| lies_well(p) && p.len().is_multiple_of(ALIGN)), "{cuts:?}");
                 let is_left = |p: &&Bytes| well.as_ptr_range().contains(&p.as_ptr());
                 let left: usize = out.iter().filter(is_left).map(Bytes::len).sum();
-                let lies_well: usize = pieces.iter().filter(is_left).map(|p| p.len().saturating_sub(2 * ALIGN)).filter(|len| *len > LEFT_LEN_MIN).sum();
-                assert!(left >= lies_well, "{left} of {lies_well} at {cuts:?}");
+                let well_len: usize = pieces.iter().filter(is_left).map(|p| p.len().saturating_sub(2 * ALIGN)).filter(|len| *len > LEFT_LEN_MIN).sum();
+                assert!(left >= well_len, "{left} of {well_len} at {cuts:?}");
             }
         }
     }
