@@ -438,6 +438,10 @@ mod tests {
         let (mut poll, mut sockets, mut from, sock) = accepted();
         let bytes: Vec<u8> = (0..5_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
         assert_eq!(heard(&mut poll, &mut sockets, &mut from, &bytes[..1000]), bytes[..1000]);
+        // What has been read, and what is not next, nobody waits for.
+        sockets.expect(sock, 0..900);
+        sockets.expect(sock, 5000..9_000_000);
+        assert!(sockets.conns.values().all(|conn| conn.expected.is_none()));
         // It began 500 bytes before what has been heard; what came before that does not count.
         sockets.expect(sock, 500..EXPECTED_END as u64);
         from.write_all(&bytes[1000..1010]).unwrap();
