@@ -368,13 +368,18 @@ fn of_large_data_under_way_is_told_once_where_it_begins_and_ends() {
     for (len, times) in [(1_048_575, 0), (1_200_000, 2), (2_000_123, 2)] {
         let data: Vec<u8> = (0..len).map(|i| (i * 7 % 251) as u8).collect();
         let large = RawMessage { data: Bytes::from(data.clone()).into(), ..tiny(1) };
-        for chunk in [999, 5000, 65_536, usize::MAX] {
+        for chunk in [999, 5000, 65_536, 100_000] {
             for mode in [MODE_CRC, MODE_SECURE] {
                 let mut net = peers(1, mode);
                 net.chunk = chunk;
-                [large.clone(), tiny(7), large.clone()].into_iter().for_each(|msg| send_msg(&mut net, 0, msg));
+                send_msg(&mut net, 0, tiny(6));
                 net.settle();
-                assert_eq!((messages(&net, 1).len(), net.expected.len()), (3, if mode == MODE_CRC { times } else { 0 }), "{len} in {chunk}");
+                [large.clone(), tiny(7), large.clone()].into_iter().for_each(|msg| send_msg(&mut net, 0, msg));
+                net.drain(0);
+                // What begins in a chunk is not what begins a buffer of the sender's.
+                net.pipes.values_mut().for_each(|pipe| *pipe = [pipe.drain(..).flatten().collect()].into());
+                net.settle();
+                assert_eq!((messages(&net, 1).len(), net.expected.len()), (4, if mode == MODE_CRC { times } else { 0 }), "{len} in {chunk}");
                 for e in &net.expected {
                     assert!(net.brought[&e.end][e.data.start as usize..e.data.end as usize] == data, "{len} in {chunk}");
                 }
