@@ -106,6 +106,15 @@ def watch_and_notify(c):
     until(lambda: "watcher=" not in c.rados("-p", POOL, "listwatchers", "watched")[0], "unwatch", 40)
 
 @test
+def large_writes_that_keep_a_connection_full(c):
+    # Of messages that follow each other at once each is received where it will be written; `seq` compares what was.
+    large = ["--run-name", "large", "-t", "16"]
+    made = c.rados("bench", "-p", POOL, "4", "write", "-b", "4194304", "--no-cleanup", *large)[0]
+    match(r"Total writes made: +\d\d", made)
+    match(r"Total reads made: +\d+", c.rados("bench", "-p", POOL, "3", "seq", *large)[0])
+    c.rados("-p", POOL, "cleanup", "--run-name", "large")
+
+@test
 def bench(c):
     match(r"Total writes made: +\d+", c.rados("bench", "-p", POOL, "3", "write", "-b", "4096", "-t", "16", "--no-cleanup")[0])
     match(r"Total reads made: +\d+", c.rados("bench", "-p", POOL, "2", "seq", "-t", "16")[0])
