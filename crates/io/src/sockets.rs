@@ -2,7 +2,7 @@
 //!
 //! Room: io.   Holds: bytes leave in the order they were queued; a socket closed by us reports nothing more.
 
-use crate::block::{BufferPool, Filling};
+use crate::block::{BufferPool, Filling, HUGE_PAGE};
 use bytes::{Buf, Bytes};
 use mio::net::TcpStream;
 use mio::{Interest, Registry, Token};
@@ -19,8 +19,6 @@ use types::msg::BLOCK_BYTES;
 const READ_CHUNK_BYTES: usize = 256 << 10;
 /// A read buffer with less room than this is replaced: smaller reads would cost more system calls than they save.
 const READ_ROOM_BYTES_MIN: usize = 16 << 10;
-/// Of data of which more than half as much is to come; the size of a huge page.
-const HUGE_BUFFER_BYTES: usize = 2 << 20;
 /// A read of so much is looked at before there is another one: it may be the beginning of what is to lie elsewhere.
 const LOOKED_AT_BYTES_MIN: usize = 128 << 10;
 /// Pieces given to one vectored send (the kernel's IOV_MAX).
@@ -163,7 +161,9 @@ impl Sockets {
     pub fn expect(&mut self, sock: SockId, data: Range<u64>) {
         let Some(conn) = self.tokens.get(&sock).and_then(|token| self.conns.get_mut(token)) else { return };
         let (come, left) = (conn.received.checked_sub(data.start), data.end.saturating_sub(conn.received));
-        if let Some(come) = come.filter(|_| left >= READ_ROOM_BYTES_MIN as u64) {
+        // Bytes of an earlier wish may wait there.
+        let may = conn.expected.is_none() && left >= READ_ROOM_BYTES_MIN as u64;
+        if let Some(come) = come.filter(|_| may) {
             conn.expected = Some(Expected::new(left as usize, &self.pool, (come % BLOCK_BYTES as u64) as usize));
         }
     }
@@ -307,9 +307,9 @@ impl Sockets {
 }
 
 impl Expected {
-    /// Much data gets huge pages: a device that is given them one by one is half as fast.
+    /// Who expects more than half of a huge page gets one: a device that is given small pages one by one is half as fast.
     fn new(left: usize, pool: &BufferPool, skip: usize) -> Self {
-        let len = if left > HUGE_BUFFER_BYTES / 2 { HUGE_BUFFER_BYTES } else { READ_CHUNK_BYTES };
+        let len = if left > HUGE_PAGE / 2 { HUGE_PAGE } else { READ_CHUNK_BYTES };
         Expected { left, buf: pool.fill(len, skip) }
     }
 

@@ -167,6 +167,13 @@ impl Preamble {
         }
     }
 
+    /// Bytes between the preamble and the data in crc mode.
+    pub fn head_crc(&self) -> usize {
+        let [first, front, middle, _] = self.lens.map(|l| l as usize);
+        let first = if first > 0 { first + CRC } else { 0 };
+        first + front + middle
+    }
+
     /// Bytes that follow the first sealed block in secure mode: what the inline part has no room for, then the rest.
     pub fn body_secure(&self) -> (usize, usize) {
         let [first, rest @ ..] = self.lens.map(|l| padded(l as usize));

@@ -10,7 +10,7 @@ use crate::{Fault, Limits};
 use bytes::{Bytes, BytesMut};
 use std::collections::VecDeque;
 use std::ops::Range;
-use types::msg::{BLOCK_BYTES, BufList, RawMessage, crc_of_blocks};
+use types::msg::{BLOCK_BYTES, BufList, RawMessage, Summing, crc_of_blocks};
 
 /// Chunks below this size are copied together while a frame is incomplete.
 const GATHER_BYTES_MAX: usize = 2048;
@@ -71,9 +71,8 @@ impl Reader {
     /// Said once for each frame with much data under way: where in everything that is pushed it begins and ends.
     pub fn expected(&mut self) -> Option<Range<u64>> {
         let Step::Body { preamble, .. } = &self.step else { return None };
-        let [first, front, middle, data] = preamble.lens.map(|l| l as usize);
-        let head = if first > 0 { first + frame::CRC } else { 0 } + front + middle;
-        let come = self.buffered().checked_sub(head)?;
+        let [.., data] = preamble.lens.map(|l| l as usize);
+        let come = self.buffered().checked_sub(preamble.head_crc())?;
         data.checked_sub(come).filter(|left| *left >= EXPECTED_BYTES_MIN)?;
         let is_new = self.cipher.is_none() && !std::mem::replace(&mut self.coming.is_expected, true);
         let start = self.pushed - come as u64;
@@ -164,7 +163,7 @@ impl Reader {
     /// Takes what there is of a frame; its segments once it is whole, of which there are none if its sender gave it up.
     fn plain_segments(&mut self, preamble: &Preamble) -> Result<Option<Option<Segments>>, Fault> {
         let [first, front, middle, data] = preamble.lens.map(|l| l as usize);
-        let head = if first > 0 { first + frame::CRC } else { 0 } + front + middle;
+        let head = preamble.head_crc();
         let coming = &mut self.coming;
         if !coming.has_head {
             if self.buf.len < head {
@@ -295,28 +294,18 @@ impl Coming {
 #[derive(Debug, Default)]
 struct Sums {
     blocks: Vec<u32>,
-    last: u32,
-    last_len: usize,
+    last: Summing,
 }
 
 impl Sums {
     /// The next bytes, out of `of`.
-    fn add(&mut self, mut data: &[u8], of: usize) {
+    fn add(&mut self, data: &[u8], of: usize) {
         let run = if of < 2 * BLOCK_BYTES { usize::MAX } else { BLOCK_BYTES };
-        while !data.is_empty() {
-            let (now, later) = data.split_at(data.len().min(run - self.last_len));
-            self.last = denc::crc32c_append(self.last, now);
-            self.last_len += now.len();
-            if self.last_len == run {
-                self.blocks.push(std::mem::take(&mut self.last));
-                self.last_len = 0;
-            }
-            data = later;
-        }
+        self.last.add(data, run, |crc| self.blocks.push(crc));
     }
 
     fn all(&self) -> u32 {
-        denc::crc32c_concat(crc_of_blocks(&self.blocks), self.last, self.last_len as u64)
+        denc::crc32c_concat(crc_of_blocks(&self.blocks), self.last.crc, self.last.len as u64)
     }
 }
 

@@ -115,7 +115,7 @@ impl Osd {
             logger.set(Throttle::Max as usize, max);
         }
         self.sh.device_perf.set(disk.device(), &disk.device_use());
-        let DevicePerf(device, queue) = &mut self.sh.device_perf;
+        let DevicePerf { device, queue } = &mut self.sh.device_perf;
         let mut all = vec![&mut self.sh.perf.0, device, queue, &mut l.messenger, &mut l.client_bytes, &mut l.client_messages];
         all.extend(disk.perf());
         all

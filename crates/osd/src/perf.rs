@@ -113,11 +113,14 @@ admin::counters! {
 
 /// The logger `device`: what the data device can do, learned from every I/O. And `mclock-shard-queue-0`, of the one queue before it, as upstream has for each of its
 /// (src/osd/scheduler/mClockScheduler.cc since Reef): there of requests, here of I/Os.
-pub struct DevicePerf(pub PerfCounters, pub PerfCounters);
+pub struct DevicePerf {
+    pub device: PerfCounters,
+    pub queue: PerfCounters,
+}
 
 impl Default for DevicePerf {
     fn default() -> Self {
-        DevicePerf(PerfCounters::new("device", DEVICE_SPECS), PerfCounters::new("mclock-shard-queue-0", QUEUE_SPECS))
+        DevicePerf { device: PerfCounters::new("device", DEVICE_SPECS), queue: PerfCounters::new("mclock-shard-queue-0", QUEUE_SPECS) }
     }
 }
 
@@ -125,7 +128,7 @@ impl DevicePerf {
     /// What is known now.
     pub fn set(&mut self, device: &DeviceModel, used: &DeviceUse) {
         const LARGE: u64 = 4 << 20;
-        let mut set = |index: Device, value: u64| self.0.set(index as usize, value);
+        let mut set = |index: Device, value: u64| self.device.set(index as usize, value);
         set(Device::Learned, device.is_learned().into());
         set(Device::ReadIops, device.per_second(Io::Read, 4096) as u64);
         set(Device::WriteIops, device.per_second(Io::Write, 4096) as u64);
@@ -145,14 +148,14 @@ impl DevicePerf {
         [Device::ClientData, Device::RecoveryData, Device::BestEffortData].into_iter().zip(used.bytes).for_each(|(index, n)| set(index, n));
         let queued = [Queue::Client, Queue::Recovery, Queue::BestEffort].into_iter().zip(used.queued).chain([(Queue::Immediate, used.queued_urgent)]);
         let all = used.queued.iter().sum::<u64>() + used.queued_urgent;
-        queued.chain([(Queue::All, all)]).for_each(|(index, n)| self.1.set(index as usize, n));
+        queued.chain([(Queue::All, all)]).for_each(|(index, n)| self.queue.set(index as usize, n));
     }
 }
 
 impl DevicePerf {
     /// What it was found to be, and what follows from that and from options.
     pub fn set_profile(&mut self, facts: &DeviceFacts, tuning: &Tuning) {
-        let mut set = |index: Device, value: u64| self.0.set(index as usize, value);
+        let mut set = |index: Device, value: u64| self.device.set(index as usize, value);
         let us = |took: Option<Duration>| took.map_or(0, |took| took.as_micros() as u64);
         set(Device::Hdd, u64::from(facts.profile == DeviceProfile::Hdd));
         set(Device::FirstFlushUs, us(facts.flush));

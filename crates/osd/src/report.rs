@@ -231,9 +231,8 @@ impl Osd {
         }
     }
 
-    /// What the device can do, for counters, monitors and the queue before it.
+    /// What the device can do, for monitors and the queue before it.
     fn look_at_device(&mut self, now: Now, disk: &mut dyn Disk, fx: &mut Vec<Effect>) {
-        self.sh.device_perf.set(disk.device(), &disk.device_use());
         let class = &self.config.device_class;
         let configured = crate::capacity::configured(&self.commands.config, class);
         disk.set_capacity(configured);

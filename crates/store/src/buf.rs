@@ -1,7 +1,7 @@
 //! Walking over bytes in pieces without copying them.
 
 use bytes::Bytes;
-use types::msg::{BLOCK_BYTES, BufList};
+use types::msg::{BLOCK_BYTES, BufList, Summing};
 
 use crate::onode::BLOCK;
 
@@ -65,20 +65,8 @@ pub(crate) fn block_crcs(list: &BufList, mut each: impl FnMut(u32)) {
     if list.block_crcs().len() as u64 * BLOCK == list.len() as u64 {
         return list.block_crcs().iter().copied().for_each(each);
     }
-    let (mut crc, mut have) = (0, 0);
-    for piece in list.pieces() {
-        let mut rest = &piece[..];
-        while !rest.is_empty() {
-            let (now, later) = rest.split_at(rest.len().min(BLOCK as usize - have));
-            crc = denc::crc32c_append(crc, now);
-            have += now.len();
-            rest = later;
-            if have == BLOCK as usize {
-                each(crc);
-                (crc, have) = (0, 0);
-            }
-        }
-    }
+    let mut sum = Summing::default();
+    list.pieces().iter().for_each(|piece| sum.add(piece, BLOCK_BYTES, &mut each));
 }
 
 #[cfg(test)]

@@ -59,25 +59,20 @@ const WEIGHTS: &[&str] = &["osd_client_op_priority", "osd_recovery_op_priority",
 
 /// Why setting an option changes nothing as things are: the scheduler, or its profile, decides in its place. `get` has the values of others.
 pub fn left_to_scheduler(name: &str, get: impl Fn(&str) -> String) -> Option<String> {
-    const CLOCK: &str = "mclock_scheduler";
     let name = canonical(name);
-    let queue = get("osd_op_queue");
-    let is_ignored = |while_: &str, is: &str, first: &str| {
-        let remedy = if first.is_empty() { String::new() } else { format!(": {first} first for it to take effect") };
-        Some(format!("{name} is ignored while {while_} is {is}{remedy}"))
-    };
-    match name.as_str() {
-        n if SCHEDULERS.contains(&n) && queue == CLOCK && get("osd_mclock_override_recovery_settings") != "true" => {
-            is_ignored("osd_op_queue", CLOCK, "set osd_mclock_override_recovery_settings")
+    let (queue, profile) = (get("osd_op_queue"), get("osd_mclock_profile"));
+    let by_clock = queue == "mclock_scheduler";
+    let is_share = name.starts_with("osd_mclock_scheduler_");
+    let (cause, is, remedy) = match name.as_str() {
+        n if SCHEDULERS.contains(&n) && by_clock && get("osd_mclock_override_recovery_settings") != "true" => {
+            ("osd_op_queue", queue, ": set osd_mclock_override_recovery_settings first for it to take effect")
         }
-        n if WEIGHTS.contains(&n) && queue == CLOCK => is_ignored("osd_op_queue", CLOCK, ""),
-        n if n == "osd_mclock_profile" || n.starts_with("osd_mclock_scheduler_") => match get("osd_mclock_profile") {
-            _ if queue != CLOCK => is_ignored("osd_op_queue", &queue, ""),
-            profile if profile != "custom" && n != "osd_mclock_profile" => is_ignored("osd_mclock_profile", &profile, "set that to custom"),
-            _ => None,
-        },
-        _ => None,
-    }
+        n if WEIGHTS.contains(&n) && by_clock => ("osd_op_queue", queue, ""),
+        n if (is_share || n == "osd_mclock_profile") && !by_clock => ("osd_op_queue", queue, ""),
+        _ if is_share && profile != "custom" => ("osd_mclock_profile", profile, ": set that to custom first for it to take effect"),
+        _ => return None,
+    };
+    Some(format!("{name} is ignored while {cause} is {is}{remedy}"))
 }
 
 /// The name with blanks and dashes as underscores.

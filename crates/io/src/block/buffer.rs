@@ -14,7 +14,7 @@ const KEPT_LEN_MAX: usize = 4 << 20;
 /// Buffers of this capacity and more are mapped.
 const MAPPED_LEN_MIN: usize = 256 << 10;
 /// From this capacity on they lie at multiples of it: the size of a huge page.
-const HUGE_PAGE: usize = 2 << 20;
+pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// Aligned pieces below this size are copied with what is around them: an entry of its own costs more.
 const LEFT_LEN_MIN: usize = 16 << 10;
 /// Bytes kept for reuse: what is under way at a time while large objects are written, sixteen at once. They are in use then anyway: less kept is not

@@ -8,7 +8,7 @@ mod ring;
 mod threads;
 
 use crate::patience::until_free;
-pub(crate) use buffer::{BufferPool, Filling};
+pub(crate) use buffer::{BufferPool, Filling, HUGE_PAGE};
 use bytes::Bytes;
 use ring::Ring;
 use std::fs::{File, OpenOptions};

@@ -169,6 +169,28 @@ pub fn crc_of_blocks(crcs: &[u32]) -> u32 {
     crcs.iter().fold(0, |all, crc| denc::crc32c_concat(all, *crc, BLOCK_BYTES as u64))
 }
 
+/// The crc32c of a run of bytes that come in pieces, as far as they have come.
+#[derive(Debug, Default)]
+pub struct Summing {
+    pub crc: u32,
+    pub len: usize,
+}
+
+impl Summing {
+    /// The next bytes: `each` is given the checksum of every `run` that ends in them.
+    pub fn add(&mut self, mut data: &[u8], run: usize, mut each: impl FnMut(u32)) {
+        while !data.is_empty() {
+            let (now, later) = data.split_at(data.len().min(run - self.len));
+            self.crc = denc::crc32c_append(self.crc, now);
+            self.len += now.len();
+            if self.len == run {
+                each(std::mem::take(self).crc);
+            }
+            data = later;
+        }
+    }
+}
+
 /// Of the blocks in the first `n` bytes, and of those behind, which are the same blocks only if `n` ends one.
 fn split_crcs(crcs: Box<[u32]>, n: usize) -> (Box<[u32]>, Box<[u32]>) {
     let mut front = crcs.into_vec();
