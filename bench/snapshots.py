@@ -17,15 +17,16 @@ def writer(cluster, pool, a):
     return inside(cluster, script, pool, "write", "object-", str(OBJECTS), str(4 << 20), "4096", "64", str(a.rate), str(a.seconds))
 
 def measure(cluster, pool, a):
-    """Rounds of figures: without a snapshot, and since one."""
-    rounds = []
-    for n in range(a.rounds):
-        before = json.loads(output(writer(cluster, pool, a)))
+    """Rounds of figures: without a snapshot, and since one. Of the other program that runs beside, `ceph`, both have one."""
+    def beside(*command):
         client = writer(cluster, pool, a)
         # It is connected and writes.
         time.sleep(0.5)
-        ceph(cluster, "osd", "pool", "mksnap", pool, "snap%d" % n)
-        rounds.append((before, json.loads(output(client))))
+        ceph(cluster, *command)
+        return json.loads(output(client))
+    rounds = []
+    for n in range(a.rounds):
+        rounds.append((beside("osd", "pool", "get", pool, "size"), beside("osd", "pool", "mksnap", pool, "snap%d" % n)))
         ceph(cluster, "osd", "pool", "rmsnap", pool, "snap%d" % n)
         time.sleep(5)
         wait_clean(cluster, 120)

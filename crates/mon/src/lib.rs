@@ -20,6 +20,7 @@ mod members;
 mod messages;
 mod mon;
 mod osds;
+mod pace;
 mod placement;
 mod pool_ops;
 mod proxy;

@@ -54,12 +54,12 @@ impl<K: Kv> Mon<K> {
         let own = |osd: OsdId| osd_ok && peer.peer.name.id == osd.to_string();
         match message {
             Message::OsdBoot(m) if own(m.osd) => self.handle_osd_boot(now, session, m),
-            Message::OsdAlive(m) if own(m.osd) => self.handle_osd_alive(&m),
+            Message::OsdAlive(m) if own(m.osd) => self.handle_osd_alive(now, &m),
             Message::OsdFailure(m) if own(m.reporter) => self.handle_osd_failure(now, &m),
             Message::OsdMarkMeDown(m) if own(m.osd) => self.handle_mark_me_down(now, session, raw.tid, &m),
             Message::OsdBeacon(m) if own(m.osd) => self.handle_osd_beacon(now, &m),
             Message::OsdCapacity(m) if own(m.osd) => self.handle_osd_capacity(now, &m),
-            Message::PgTempRequest(m) if own(m.osd) => self.handle_pg_temp(&m),
+            Message::PgTempRequest(m) if own(m.osd) => self.handle_pg_temp(now, &m),
             Message::PgReadyToMerge(m) if own(m.osd) => self.handle_ready_to_merge(now, &m),
             Message::MgrBeacon(m) if mgr_ok && peer.peer.name.id == m.name => self.handle_mgr_beacon(now, m),
             Message::MgrDigest(m) if mgr_ok => self.handle_mgr_digest(session, m),

@@ -16,6 +16,7 @@ use crate::services::osdmap::Trim;
 use crate::session::{Peer, Session, SessionId};
 use crate::txn::{self, STATE_PREFIX, StateError, Txn};
 use crate::members::Members;
+use crate::pace::Pace;
 use crate::relay::{PeerKeys, Relay};
 use crate::{boot, health, publish, ticks};
 use auth::ChaCha8Rng;
@@ -38,8 +39,6 @@ const STAND_WITHIN: Duration = Duration::from_millis(150);
 const STAND_AFTER: Duration = Duration::from_millis(300);
 /// Time between looks at beacons, rotations and health.
 const TICK: Duration = Duration::from_secs(1);
-/// Changes of the osdmap that come closer than this to the last epoch are gathered into one.
-const OSDMAP_DELAY: Duration = Duration::from_millis(50);
 
 /// What a monitor asks of the outside.
 #[derive(Debug)]
@@ -133,7 +132,8 @@ pub struct Mon<K: Kv> {
     asked: u64,
     answered: u64,
     stand_at: Option<Mono>,
-    osdmap_at: Mono,
+    /// When the osdmap's changes are published.
+    pub(crate) pace: Pace,
     raft_tick_at: Mono,
     tick_at: Mono,
     /// Somebody else is to lead; until then, if nobody does, this member does not serve though it leads.
@@ -197,7 +197,7 @@ impl<K: Kv> Mon<K> {
             asked: 0,
             answered: 0,
             stand_at: None,
-            osdmap_at: Mono(0),
+            pace: Pace::default(),
             raft_tick_at: now.mono + RAFT_TICK,
             tick_at: now.mono + TICK,
             no_lead_until: Mono(0),
@@ -319,7 +319,7 @@ impl<K: Kv> Mon<K> {
 
     /// When `handle_timeout` is due.
     pub fn next_timeout(&self) -> Mono {
-        let osdmap = self.state.as_ref().filter(|s| s.osdmap.is_dirty()).map(|_| self.osdmap_at + OSDMAP_DELAY);
+        let osdmap = self.state.as_ref().filter(|s| s.osdmap.is_dirty()).map(|_| self.pace.due());
         osdmap.into_iter().chain(self.stand_at).fold(self.raft_tick_at.min(self.tick_at), Mono::min)
     }
 
@@ -384,7 +384,7 @@ impl<K: Kv> Mon<K> {
             let needed = self.osds.maps_needed_from(&state.osdmap.map);
             let kept = self.env.int(state, "mon_min_osdmap_epochs", 500).clamp(1, i64::from(u32::MAX)) as u32;
             state.osdmap.publish(now, Trim { needed, kept }, &mut self.txn);
-            self.osdmap_at = now.mono;
+            self.pace.publishes(now.mono);
         }
     }
 
@@ -403,7 +403,7 @@ impl<K: Kv> Mon<K> {
     /// Returns to a known state: changes proposed, the log driven as far as it goes, answers that may leave let go.
     pub(crate) fn settle(&mut self, now: Now) {
         loop {
-            if self.state.as_ref().is_some_and(|s| s.osdmap.is_dirty()) && now.mono >= self.osdmap_at + OSDMAP_DELAY {
+            if self.state.as_ref().is_some_and(|s| s.osdmap.is_dirty()) && now.mono >= self.pace.due() {
                 self.publish_osdmap(now);
             }
             publish::run(self, now);

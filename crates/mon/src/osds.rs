@@ -116,12 +116,13 @@ impl<K: Kv> Mon<K> {
         state.osdmap.set_metadata(osd, Some(boot.metadata.clone()), &mut self.txn);
     }
 
-    pub(crate) fn handle_osd_alive(&mut self, alive: &OsdAlive) {
+    pub(crate) fn handle_osd_alive(&mut self, now: Now, alive: &OsdAlive) {
         let Some(state) = self.state.as_mut() else { return };
         let map = state.osdmap.map.clone();
         let want = Epoch(alive.want.0.max(alive.epoch.0).min(map.epoch.0));
         if map.is_up(alive.osd) && map.info(alive.osd).is_some_and(|i| i.up_thru < want) {
             state.osdmap.change().new_up_thru.insert(alive.osd, want);
+            self.pace.waits(now.mono);
         }
     }
 
@@ -185,7 +186,7 @@ impl<K: Kv> Mon<K> {
         }
     }
 
-    pub(crate) fn handle_pg_temp(&mut self, request: &PgTempRequest) {
+    pub(crate) fn handle_pg_temp(&mut self, now: Now, request: &PgTempRequest) {
         let Some(state) = self.state.as_mut() else { return };
         let map = state.osdmap.map.clone();
         for (pg, osds) in &request.pg_temp {
@@ -197,7 +198,11 @@ impl<K: Kv> Mon<K> {
             let exist = osds.iter().all(|o| map.exists(*o) || (erasure && *o == OsdId::HOLE));
             let somebody = osds.is_empty() || osds.iter().any(|o| *o != OsdId::HOLE);
             if known && exist && somebody && (!same || request.forced) {
-                state.osdmap.change().new_pg_temp.insert(*pg, osds.clone());
+                state.osdmap.set_acting(*pg, osds.clone());
+                if !osds.is_empty() {
+                    // Whoever gives its place back serves until then.
+                    self.pace.waits(now.mono);
+                }
             }
         }
         // Whoever asks for an acting set is alive in this epoch.

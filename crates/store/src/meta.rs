@@ -116,10 +116,16 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// A key of the collection itself; what is in flight is visible.
     pub fn coll_get(&mut self, coll: ShardPgId, key: &[u8]) -> Result<Option<Bytes>, Errno> {
-        let first = key::coll_key(coll, key);
-        let mut end = first.clone();
-        end.push(0);
-        Ok(self.scan_in_flight(coll, &first, &end, 1)?.pop().map(|(_, v)| v))
+        self.check_alive()?;
+        self.apply_batch()?;
+        let key = key::coll_key(coll, key);
+        let newest_first = self.queues.get(&self.lane(coll)).into_iter().flatten().rev().filter_map(|n| self.txcs.get(n));
+        if let Some(value) = newest_first.flat_map(|t| t.changes.iter().rev()).find_map(|change| change.row(&key)) {
+            return Ok(value.cloned());
+        }
+        // Not a scan: for that an engine may have to put much in order first.
+        let value = self.kv.get(&key);
+        self.kv_ok(value)
     }
 
     /// Up to `limit` keys of the collection itself, ascending; what is in flight is visible.

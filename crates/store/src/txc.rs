@@ -61,6 +61,16 @@ impl Change {
         }
     }
 
+    /// What it leaves of a key that belongs to no object: `None` if it does not touch it.
+    pub fn row(&self, key: &[u8]) -> Option<Option<&Bytes>> {
+        match self {
+            Change::Kv(KvOp::Put(k, value)) if k == key => Some(Some(value)),
+            Change::Kv(KvOp::Delete(k)) if k == key => Some(None),
+            Change::Kv(KvOp::DeleteRange(from, to)) if *from <= *key && *to > *key => Some(None),
+            _ => None,
+        }
+    }
+
     /// Encodes a change whose checksums are known by now. Not for `CopyOmap`.
     pub fn settle_into(self, batch: &mut KvBatch) {
         match self {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::Kv;
 use types::map::{OsdMap, OsdMapIncremental, OsdXInfo, PgPool};
-use types::{EntityAddr, Epoch, Mono, Now, OsdId, PoolId, Utime, features};
+use types::{EntityAddr, Epoch, Mono, Now, OsdId, PgId, PoolId, Utime, features};
 
 const NAME: &str = "osdmap";
 
@@ -32,6 +32,8 @@ pub struct OsdMapService {
     pub metadata: BTreeMap<OsdId, BTreeMap<String, String>>,
     fences: Fences,
     pending: OsdMapIncremental,
+    /// PGs whose acting set in the next epoch is what an OSD asked for.
+    asked: BTreeSet<PgId>,
     dirty: bool,
     fulls: VecDeque<(Epoch, Bytes)>,
     steps: VecDeque<(Epoch, Bytes)>,
@@ -68,7 +70,7 @@ impl OsdMapService {
 
     fn with_map(map: Arc<OsdMap>, first: Epoch, metadata: BTreeMap<OsdId, BTreeMap<String, String>>) -> Self {
         let pending = OsdMapIncremental::new(map.fsid, map.epoch.next(), map.modified);
-        OsdMapService { map, first, metadata, fences: Fences::default(), pending, dirty: false, fulls: VecDeque::new(), steps: VecDeque::new() }
+        OsdMapService { map, first, metadata, fences: Fences::default(), pending, asked: BTreeSet::new(), dirty: false, fulls: VecDeque::new(), steps: VecDeque::new() }
     }
 
     /// The step to the next epoch, to add changes to.
@@ -85,6 +87,12 @@ impl OsdMapService {
     /// True if there are changes to publish.
     pub fn is_dirty(&self) -> bool {
         self.dirty
+    }
+
+    /// Gives a PG the acting set that an OSD of it asks for, in the next epoch; CRUSH's if it is empty.
+    pub fn set_acting(&mut self, pg: PgId, osds: Vec<OsdId>) {
+        self.change().new_pg_temp.insert(pg, osds);
+        self.asked.insert(pg);
     }
 
     /// The pool as the next epoch will have it, to be changed.
@@ -204,6 +212,9 @@ impl OsdMapService {
         if upmaps::may_matter(&inc) && upmaps::clean(&self.map, &next, &mut inc) {
             next = apply(&inc);
         }
+        if note_alive(&std::mem::take(&mut self.asked), &next, &mut inc) {
+            next = apply(&inc);
+        }
         let (full, step) = inc.publish(&mut next);
         self.map = Arc::new(next);
         self.keep(full, step, txn);
@@ -262,6 +273,16 @@ pub(crate) fn restore(epoch: Epoch, full: &Bytes, step: Option<&Bytes>, txn: &mu
 pub(crate) fn restore_range(first: Epoch, last: Epoch, txn: &mut Txn) {
     txn.put_encoded(NAME, "first", &first);
     txn.put_encoded(NAME, "last", &last);
+}
+
+/// Whoever is to act because one of the PG's OSDs asked for it is alive as the next epoch begins: with that said in it, the PG need not wait for one
+/// more. True if it was not said before. It is too much if the primary dies at this moment: then the interval counts, though nothing was written in it.
+fn note_alive(asked: &BTreeSet<PgId>, next: &OsdMap, inc: &mut OsdMapIncremental) -> bool {
+    let primaries = asked.iter().filter(|pg| next.pools.contains_key(&pg.pool)).map(|pg| next.pg_to_up_acting(*pg).acting_primary);
+    let unseen = |osd: &OsdId| next.is_up(*osd) && next.info(*osd).is_some_and(|info| info.up_thru < next.epoch);
+    let alive: BTreeSet<OsdId> = primaries.filter(unseen).collect();
+    inc.new_up_thru.extend(alive.iter().map(|osd| (*osd, next.epoch)));
+    !alive.is_empty()
 }
 
 fn find(recent: &VecDeque<(Epoch, Bytes)>, epoch: Epoch) -> Option<Bytes> {

@@ -223,6 +223,34 @@ fn an_acting_set_that_is_asked_for_is_granted_and_taken_back() {
     assert_eq!(ask(3, &[1, 7]), json!([{"pgid": "1.2", "osds": [1, 0]}]), "there is no osd.7");
     assert_eq!(ask(4, &[1, 0]), json!([{"pgid": "1.2", "osds": [1, 0]}]), "there is no such PG");
     assert_eq!(ask(2, &[]), json!([]));
+    // The PG of whoever acts from the last epoch on waits for no other one.
+    let primary = lab.json(json!({"prefix": "pg map", "pgid": "1.2"}))["acting"][0].as_u64().unwrap();
+    let dump = lab.json(json!({"prefix": "osd dump"}));
+    assert_eq!(dump["osds"][primary as usize]["up_thru"], dump["epoch"]);
+}
+
+#[test]
+fn what_a_pg_waits_for_is_published_soon_after_the_last_epoch() {
+    let mut lab = Lab::new(OPTIONS);
+    let sessions: Vec<SessionId> = (0..3).map(|i| lab.add_osd(i)).collect();
+    lab.pass(Duration::from_secs(2));
+    let before = lab.json(json!({"prefix": "osd stat"}))["epoch"].as_u64().unwrap() as u32;
+    lab.subscribe(sessions[0], "osdmap", 1, 0);
+    // Not by a command: each has what waits published first.
+    let newest = |lab: &Lab| lab.mail.iter().filter_map(|(_, _, m)| if let Message::MOsdMap(m) = m { Some(m.newest.0) } else { None }).max();
+    lab.ok(json!({"prefix": "osd down", "ids": ["2"]}));
+    assert_eq!(newest(&lab), Some(before + 1));
+    let now = Epoch(before + 1);
+    lab.say(sessions[0], OsdAlive { osd: OsdId(0), epoch: now, want: now });
+    assert_eq!(newest(&lab), Some(before + 1));
+    lab.pass(Duration::from_millis(25));
+    assert_eq!(newest(&lab), Some(before + 2));
+    // The next one keeps its distance.
+    lab.say(sessions[1], OsdAlive { osd: OsdId(1), epoch: now, want: now });
+    lab.pass(Duration::from_millis(25));
+    assert_eq!(newest(&lab), Some(before + 2));
+    lab.pass(Duration::from_millis(25));
+    assert_eq!(newest(&lab), Some(before + 3));
 }
 
 #[test]
