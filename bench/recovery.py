@@ -2,7 +2,7 @@
 """How fast copies come back, and what clients feel of it: Cuttlebone and stock Ceph, three OSDs each on the same disk.
 
     recovery.py --bin target/dist/cuttlebone [--peer pacific|reef|tentacle|none] [--tuned] [--objects 36280] [--size 16384] [--large 180]
-                [--fill 100000] [--fill-large 500] [--only log,quiet] [--dir DIR]
+                [--fill 100000] [--fill-large 500] [--rate 1000] [--only log,quiet] [--dir DIR]
 
 For each, one cluster after the other, each at its defaults; with --tuned for stock once more with osd_max_backfills 64,
 osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mClock:
@@ -20,7 +20,7 @@ osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mCl
             the lead monitor of three, thrice, with a client that gives commands, too: how long writes pause, and from the kill until
             a command given since is answered
 Counted is from the moment the OSD is started, or marked out, until every placement group is active+clean; meanwhile, and for eight
-seconds before, the stock librados overwrites objects of 4 KiB, sixteen at a time. Copies per second are copies made per second.
+seconds before, the stock librados overwrites objects of 4 KiB, sixteen at a time or --rate a second. Copies per second are copies made per second.
 """
 import json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
@@ -87,8 +87,11 @@ def inside(cluster, script, *args):
     p.stdin.close()
     return p
 
-def client(cluster, pool, seconds):
-    """Starts the client; `finish` has its figures."""
+def client(cluster, pool, seconds, rate=0):
+    """Starts the client; `finish` has its figures. With a rate it offers so many writes a second."""
+    if rate:
+        script = open(HERE + "/../tests/clients/offered.py").read()
+        return inside(cluster, script, pool, "write", "percentile", "1024", "4096", "4096", "64", str(rate), str(seconds))
     return inside(cluster, open(HERE + "/percentiles.py").read(), pool, "write", "4096", "16", str(seconds), "json")
 
 def output(p):
@@ -198,9 +201,9 @@ def measure(cluster, scenario, a):
         write(cluster, pool, count, size)
     row = {}
     if not quiet:
-        before = json.loads(output(client(cluster, pool, 8)))
+        before = json.loads(output(client(cluster, pool, 8, a.rate)))
         row = {k + " before": v for k, v in before.items()}
-        work = client(cluster, pool, 3600)
+        work = client(cluster, pool, 3600, a.rate)
         time.sleep(3)
     spent = cpu(cluster)
     forget_peaks(cluster)
@@ -311,6 +314,7 @@ def main():
     ap.add_argument("--large", type=int, default=180, help="objects of 4 MiB")
     ap.add_argument("--fill", type=int, default=100000, help="objects of --size in the pool of fifth and replace")
     ap.add_argument("--fill-large", type=int, default=500, help="objects of 4 MiB in it")
+    ap.add_argument("--rate", type=int, default=0, help="writes a second that the client offers; 0: as fast as they are answered, sixteen at a time")
     ap.add_argument("--tuned", action="store_true", help="measure a stock cluster with recovery turned up, too")
     ap.add_argument("--limit", type=int, default=1800, help="seconds after which a recovery is given up")
     a = ap.parse_args()
