@@ -15,7 +15,7 @@ Stock before Quincy has no profiles: for Pacific the three are one and the same.
 """
 import json, os, shutil, statistics, subprocess, sys, tempfile, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
-from recovery import FILL, HERE, WATCH, ceph, finish, inside, make_pool, output, start_again, states, stop_osd, until_clean, wait_clean
+from recovery import FILL, WATCH, ceph, finish, inside, make_pool, offer, output, start_again, states, stop_osd, until_clean, wait_clean
 from side_by_side import Ours, arguments, peer_root, tool
 from slow_disk import SlowDisk, lacks
 from stock_cluster import StockCluster
@@ -55,11 +55,6 @@ class StockOnDisks(StockCluster):
 
 def fill(cluster, pool, prefix, size, count):
     output(inside(cluster, FILL, pool, prefix, str(size), str(count)))
-
-def offer(cluster, pool, op, prefix, objects, object_size, size, depth, rate, seconds):
-    """Starts a client; `finish` or `output` has its figures."""
-    script = open(HERE + "/../tests/clients/offered.py").read()
-    return inside(cluster, script, pool, op, prefix, *map(str, (objects, object_size, size, depth, rate, seconds)))
 
 def writer(cluster, depth, rate, seconds):
     return offer(cluster, POOL, "write", "load-", 64, 4 << 20, 4096, depth, rate, seconds)

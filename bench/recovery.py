@@ -87,11 +87,15 @@ def inside(cluster, script, *args):
     p.stdin.close()
     return p
 
+def offer(cluster, pool, op, prefix, objects, object_size, size, depth, rate, seconds):
+    """Starts a client; `finish` or `output` has its figures."""
+    script = open(HERE + "/../tests/clients/offered.py").read()
+    return inside(cluster, script, pool, op, prefix, *map(str, (objects, object_size, size, depth, rate, seconds)))
+
 def client(cluster, pool, seconds, rate=0):
     """Starts the client; `finish` has its figures. With a rate it offers so many writes a second."""
     if rate:
-        script = open(HERE + "/../tests/clients/offered.py").read()
-        return inside(cluster, script, pool, "write", "percentile", "1024", "4096", "4096", "64", str(rate), str(seconds))
+        return offer(cluster, pool, "write", "percentile", 1024, 4096, 4096, 64, rate, seconds)
     return inside(cluster, open(HERE + "/percentiles.py").read(), pool, "write", "4096", "16", str(seconds), "json")
 
 def output(p):

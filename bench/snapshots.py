@@ -7,14 +7,13 @@ A stock client offers --rate overwrites of 4 KiB a second in 64 objects of 4 MiB
 many from a snapshot on: what it holds has to be kept from then on. The snapshot is removed afterwards. Told are medians over the rounds, and the ratio.
 """
 import json, shutil, statistics, tempfile, time
-from recovery import FILL, ceph, inside, output, wait_clean
-from side_by_side import HERE, arguments, both, start
+from recovery import FILL, ceph, inside, offer, output, wait_clean
+from side_by_side import arguments, both, start
 
 OBJECTS = 64
 
 def writer(cluster, pool, a):
-    script = open(HERE + "/../tests/clients/offered.py").read()
-    return inside(cluster, script, pool, "write", "object-", str(OBJECTS), str(4 << 20), "4096", "64", str(a.rate), str(a.seconds))
+    return offer(cluster, pool, "write", "object-", OBJECTS, 4 << 20, 4096, 64, a.rate, a.seconds)
 
 def measure(cluster, pool, a):
     """Rounds of figures: without a snapshot, and since one. Of the other program that runs beside, `ceph`, both have one."""
