@@ -23,7 +23,7 @@ LOADS = [("4 KiB write, depth 1", "write", 4096, 1), ("4 KiB write, depth 16", "
 SECURE = "[global]\n" + "".join("ms_%s_mode = secure\n" % whose for whose in ("cluster", "service", "client", "mon_cluster", "mon_service", "mon_client"))
 
 class Ours:
-    osds = 3
+    osds, size = 3, 10 << 30
 
     def __init__(self, bin, dir, port, root, mons=1):
         self.bin, self.outside, self.port, self.root, self.mons = bin, dir, port, root, mons
@@ -38,7 +38,7 @@ class Ours:
             with open(self.outside + "/ceph.conf", "a") as f:
                 f.write(self.settings)
         begin = time.monotonic()
-        subprocess.run([self.bin, "up", "--dir", self.outside, "--osds", str(self.osds), "--size", "10G", "--port", str(self.port), "--mons", str(self.mons)], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([self.bin, "up", "--dir", self.outside, "--osds", str(self.osds), "--size", str(self.size), "--port", str(self.port), "--mons", str(self.mons)], check=True, stdout=subprocess.DEVNULL)
         if self.root:
             # The other root's client needs ceph.conf and keyring where it can see them.
             self.client = Client(self.conf, self.root)
@@ -166,7 +166,7 @@ def in_turns(a, clusters, pool, loads, measure):
 
 def main():
     ap = arguments(__doc__)
-    ap.add_argument("--seconds", type=int, default=10)
+    ap.add_argument("--seconds", type=int, default=6)
     ap.add_argument("--rounds", type=int, default=3)
     ap.add_argument("--quick", action="store_true", help="one round of four seconds a run")
     ap.add_argument("--secure", action="store_true", help="everything on the wire is encrypted, between daemons, too")
@@ -176,8 +176,11 @@ def main():
     os.makedirs(a.dir, exist_ok=True)
     base = tempfile.mkdtemp(prefix="cuttlebone-bench.", dir=a.dir)
     clusters = both(a, base)
-    for cluster in clusters.values() if a.secure else ():
-        cluster.settings = SECURE
+    # Files of OSDs grow to what they may at most, and a full disk stops more than this.
+    room = shutil.disk_usage(base).free * 0.8 / sum(cluster.osds for cluster in clusters.values())
+    for cluster in clusters.values():
+        cluster.size = min(cluster.size, int(room))
+        cluster.settings = SECURE if a.secure else cluster.settings
     def measure(cluster, mode, size, depth):
         r = bench(cluster, "bench", mode, size, depth, a.seconds)
         return {**r, "p99 ms": percentile(cluster, "bench", size, depth, mode, max(3, a.seconds // 3))}

@@ -38,7 +38,7 @@ class StockCluster:
     """`root` is None or a root directory; `dir` is the cluster's directory as the daemons see it."""
 
     def __init__(self, dir, root=None, port=13300, osds=3, size=10 << 30, mons=1):
-        self.root, self.dir, self.osds, self.mons = root, dir, osds, mons
+        self.root, self.dir, self.osds, self.size, self.mons = root, dir, osds, size, mons
         at = lambda port: "[v2:127.0.0.1:%d,v1:127.0.0.1:%d]" % (port, port + 1)
         self.addrs = {name: at(port + 2 * n) for n, name in enumerate("abcde"[:mons])}
         self.outside = (root or "") + dir
@@ -46,8 +46,6 @@ class StockCluster:
         for sub in ["mon." + name for name in self.addrs] + ["mgr.x", "run", "log"]:
             os.makedirs(self.outside + "/" + sub)
         self.fsid = str(uuid.uuid4())
-        with open(self.outside + "/ceph.conf", "w") as f:
-            f.write(CONF.format(fsid=self.fsid, mons=",".join(self.addrs.values()), dir=dir, size=size))
         self.conf, self.settings = dir + "/ceph.conf", ""
 
     def run(self, *argv, input=None, check=True):
@@ -59,8 +57,8 @@ class StockCluster:
 
     def start(self):
         """From nothing to all OSDs up; returns the seconds it took."""
-        with open(self.outside + "/ceph.conf", "a") as f:
-            f.write(self.settings)
+        with open(self.outside + "/ceph.conf", "w") as f:
+            f.write(CONF.format(fsid=self.fsid, mons=",".join(self.addrs.values()), dir=self.dir, size=self.size) + self.settings)
         begin = time.monotonic()
         d, conf = self.dir, ["-c", self.conf]
         caps = ["--cap", "mon", "allow *", "--cap", "osd", "allow *", "--cap", "mds", "allow *", "--cap", "mgr", "allow *"]

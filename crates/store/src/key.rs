@@ -93,6 +93,19 @@ pub fn transient(key: &[u8]) -> Option<(&[u8], u64)> {
     is_row.then(|| (table, u64::from_be_bytes(*number)))
 }
 
+/// Bytes that `key_part` returns at most.
+pub const KEY_PART_MAX: usize = COLL_KEY_PREFIX;
+
+/// What keys are told apart by so that a walk through those of a placement group comes by few others: of a collection's own keys the collection, of objects'
+/// all before and with the first byte of the hash. Keys that begin alike here are neighbours.
+pub fn key_part(key: &[u8]) -> &[u8] {
+    let len = match key.first() {
+        Some(&COLL_KEYS) => COLL_KEY_PREFIX,
+        _ => COLL_KEY_PREFIX - 3,
+    };
+    &key[..len.min(key.len())]
+}
+
 /// `O` object.
 pub(crate) fn object(shard: i8, o: &HObject) -> Vec<u8> {
     let mut k = Vec::with_capacity(32 + o.nspace.len() + o.key.len() + o.name.len());

@@ -51,7 +51,7 @@ pub use csum::Csum;
 pub use dev::{BlockDev, IoId};
 pub use event::{Digest, MkfsError, MountError, ObjectStat, ReadData, ReadFlags, ReadId, StatFs, StoreEvent, Trust, TxcId};
 pub use fsck::{FsckError, FsckReport, fsck};
-pub use key::{LOG_ROW, transient};
+pub use key::{KEY_PART_MAX, LOG_ROW, key_part, transient};
 pub use kv::{Kv, KvBatch, KvError, KvFigures, KvOp, KvSpace};
 pub use onode::BLOCK;
 pub use perf::StoreMemory;

@@ -25,12 +25,13 @@ use crate::patience::until_free;
 use crate::sink::IoSink;
 use bytes::Bytes;
 use flush::Log;
-use journal::Journal;
+use journal::{Journal, Walk, in_order_of_walk};
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamilyDescriptor, CompactOptions, DB, DBCompressionType, DBPath, DBRawIterator, DBRecoveryMode,
     ErrorKind, Options, WriteBatch,
 };
 use std::cell::Cell;
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -249,25 +250,16 @@ impl RocksKv {
         self.tables.write(out)
     }
 
-    /// Up to `limit` pairs of a range, from its lower end or its upper: what the database has, and the journal's rows.
+    /// Up to `limit` pairs of a range, from its lower end or its upper: what the database has, what it does not have yet, and the journal's rows.
     fn range(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, limit: usize, ascending: bool) -> Result<Vec<(Bytes, Bytes)>, KvError> {
-        if let Some(journal) = &self.journal {
-            journal.settle(&self.tables, prefix_of(from, to))?;
-        }
-        let mut cursor = self.tables.cursor(from, to);
-        let mut found = if ascending {
-            cursor.seek_to_first();
-            collect(cursor, limit, DBRawIterator::next)?
-        } else {
-            cursor.seek_to_last();
-            collect(cursor, limit, DBRawIterator::prev)?
-        };
-        let Some(journal) = &self.journal else { return Ok(found) };
+        let cursor = self.tables.cursor(from, to);
+        let Some(journal) = &self.journal else { return collect(cursor, Box::new(std::iter::empty()), limit, ascending) };
+        let mut found = collect(cursor, journal.walk(from, to, ascending), limit, ascending)?;
         let before = found.len();
         let rows = journal.range(from, to);
         if ascending { found.extend(rows.take(limit)) } else { found.extend(rows.rev().take(limit)) }
         if before > 0 && found.len() > before {
-            found.sort_unstable_by(|(a, _), (b, _)| if ascending { a.cmp(b) } else { b.cmp(a) });
+            found.sort_unstable_by(|(a, _), (b, _)| in_order_of_walk(a, b, ascending));
             found.truncate(limit);
         }
         Ok(found)
@@ -525,20 +517,39 @@ fn prefix_of<'a>(from: Bound<&'a [u8]>, to: Bound<&'a [u8]>) -> &'a [u8] {
     }
 }
 
-fn collect<'a>(
-    mut cursor: DBRawIterator<'a>,
+/// Up to `limit` pairs of a cursor's range, from its lower end or its upper, and of what is newer than the database, `None` for what is deleted there.
+fn collect(
+    mut cursor: DBRawIterator<'_>,
+    newer: Walk<'_>,
     limit: usize,
-    step: impl Fn(&mut DBRawIterator<'a>),
+    ascending: bool,
 ) -> Result<Vec<(Bytes, Bytes)>, KvError> {
+    if ascending { cursor.seek_to_first() } else { cursor.seek_to_last() }
+    let mut newer = newer.peekable();
     let mut out = Vec::new();
-    while out.len() < limit
-        && let Some((k, v)) = cursor.item()
-    {
-        out.push((Bytes::copy_from_slice(k), Bytes::copy_from_slice(v)));
-        step(&mut cursor);
+    while out.len() < limit {
+        let first = match (newer.peek(), cursor.key()) {
+            (Some((key, _)), Some(older)) => in_order_of_walk(key, older, ascending),
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (None, None) => break,
+        };
+        match first {
+            Ordering::Greater => out.extend(cursor.item().map(copied)),
+            _ => out.extend(newer.next().and_then(|(key, value)| Some(copied((key, value?))))),
+        }
+        match first {
+            Ordering::Less => {}
+            _ if ascending => cursor.next(),
+            _ => cursor.prev(),
+        }
     }
     cursor.status().map_err(|e| kv_error("scan", e))?;
     Ok(out)
+}
+
+fn copied((key, value): (&[u8], &[u8])) -> (Bytes, Bytes) {
+    (Bytes::copy_from_slice(key), Bytes::copy_from_slice(value))
 }
 
 fn kv_error(what: &'static str, e: rocksdb::Error) -> KvError {

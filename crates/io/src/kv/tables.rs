@@ -126,9 +126,8 @@ impl Tables {
     }
 
     pub fn spilled(&self) -> Result<Vec<(Bytes, Bytes)>, KvError> {
-        let mut cursor = self.db.raw_iterator_cf(self.rows());
-        cursor.seek_to_first();
-        super::collect(cursor, usize::MAX, DBRawIterator::next)
+        let cursor = self.db.raw_iterator_cf(self.rows());
+        super::collect(cursor, Box::new(std::iter::empty()), usize::MAX, true)
     }
 
     /// In a database that has had no journal, rows are among the other keys: moves them to where a journal spills them.

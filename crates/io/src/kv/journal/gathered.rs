@@ -4,14 +4,17 @@
 //! is written again and again only the last value gets there. What is taken over comes in the order of its keys: then
 //! each insert goes on where the one before ended, and costs a third.
 //! Holds: of a key, the newest value is in `recent`, else in `frozen`, else in the database. Whoever walks through the
-//! database's keys has it take everything over first.
+//! database's keys walks through these beside them.
 
 use super::super::tables::Tables;
 use bytes::Bytes;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use rocksdb::WriteBatch;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
 use std::hash::BuildHasher;
-use store::KvError;
+use std::ops::{Bound, RangeBounds};
+use store::{KEY_PART_MAX, KvError, key_part};
 
 /// Memory is taken in pieces of this.
 const PIECE: usize = 256 << 10;
@@ -40,7 +43,20 @@ struct Pairs {
     table: HashTable<Pair>,
     hasher: DefaultHashBuilder,
     pieces: Vec<Vec<u8>>,
+    /// Where the keys are, by the part of all keys that they belong to.
+    parts: BTreeMap<[u8; KEY_PART_MAX], Vec<KeyAt>>,
 }
+
+/// Where a key is. It stays there.
+#[derive(Clone, Copy)]
+struct KeyAt {
+    piece: u32,
+    offset: u32,
+    len: u32,
+}
+
+/// Pairs in order, `None` for what is deleted.
+pub type Walk<'a> = Box<dyn Iterator<Item = (&'a [u8], Option<&'a [u8]>)> + 'a>;
 
 /// Where a key and, behind it, its value are.
 #[derive(Clone, Copy)]
@@ -67,6 +83,15 @@ impl Gathered {
         found.map(|value| value.map(Bytes::copy_from_slice))
     }
 
+    /// What is gathered of a range, from its lower end or its upper, the newest of each key.
+    pub fn walk(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, ascending: bool) -> Walk<'_> {
+        let recent = self.recent.walk(from, to, ascending);
+        match &self.frozen {
+            Some(frozen) => Box::new(Merged { newer: recent.peekable(), older: frozen.walk(from, to, ascending).peekable(), ascending }),
+            None => recent,
+        }
+    }
+
     /// Bytes of memory since the last `freeze`.
     pub fn recent_bytes(&self) -> u64 {
         self.recent.bytes()
@@ -81,8 +106,9 @@ impl Gathered {
     /// Prepares what has been gathered so far for `take_over`.
     pub fn freeze(&mut self) {
         debug_assert!(self.frozen.is_none());
-        let pairs = std::mem::take(&mut self.recent);
+        let mut pairs = std::mem::take(&mut self.recent);
         let order = pairs.in_order();
+        pairs.parts.clear();
         self.frozen = Some(Frozen { pairs, order, taken: 0 });
     }
 
@@ -124,7 +150,92 @@ impl Gathered {
     }
 }
 
+impl Frozen {
+    fn walk(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, ascending: bool) -> Walk<'_> {
+        let begin = self.order.partition_point(|p| is_below(self.pairs.key(p), from));
+        let end = self.order.partition_point(|p| !is_above(self.pairs.key(p), to)).max(begin);
+        let pairs = self.order[begin..end].iter().map(|p| (self.pairs.key(p), self.pairs.value(p)));
+        if ascending { Box::new(pairs) } else { Box::new(pairs.rev()) }
+    }
+}
+
+/// Two walks as one; where both have a key, the newer counts.
+struct Merged<'a> {
+    newer: std::iter::Peekable<Walk<'a>>,
+    older: std::iter::Peekable<Walk<'a>>,
+    ascending: bool,
+}
+
+impl<'a> Iterator for Merged<'a> {
+    type Item = (&'a [u8], Option<&'a [u8]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (Some((newer, _)), Some((older, _))) = (self.newer.peek(), self.older.peek()) else {
+            return self.newer.next().or_else(|| self.older.next());
+        };
+        match in_order_of_walk(newer, older, self.ascending) {
+            Ordering::Less => self.newer.next(),
+            Ordering::Greater => self.older.next(),
+            Ordering::Equal => {
+                self.older.next();
+                self.newer.next()
+            }
+        }
+    }
+}
+
+/// Which of two keys a walk comes to first.
+pub fn in_order_of_walk(a: &[u8], b: &[u8], ascending: bool) -> Ordering {
+    if ascending { a.cmp(b) } else { b.cmp(a) }
+}
+
+fn is_below(key: &[u8], from: Bound<&[u8]>) -> bool {
+    match from {
+        Bound::Included(from) => key < from,
+        Bound::Excluded(from) => key <= from,
+        Bound::Unbounded => false,
+    }
+}
+
+fn is_above(key: &[u8], to: Bound<&[u8]>) -> bool {
+    match to {
+        Bound::Included(to) => key > to,
+        Bound::Excluded(to) => key >= to,
+        Bound::Unbounded => false,
+    }
+}
+
+/// The part of all keys that a key belongs to. Parts are in the order of their keys.
+fn part_of(key: &[u8]) -> [u8; KEY_PART_MAX] {
+    let mut part = [0; KEY_PART_MAX];
+    part.iter_mut().zip(key_part(key)).for_each(|(to, from)| *to = *from);
+    part
+}
+
 impl Pairs {
+    /// Part by part: what nobody comes to is not put in order.
+    fn walk(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, ascending: bool) -> Walk<'_> {
+        // Where a range ends in a part, others of its keys may be in the range.
+        let whole = |end: Bound<&[u8]>| match end {
+            Bound::Included(key) | Bound::Excluded(key) => Bound::Included(part_of(key)),
+            Bound::Unbounded => Bound::Unbounded,
+        };
+        let ends = (whole(from), whole(to));
+        if matches!(ends, (Bound::Included(from), Bound::Included(to)) if from > to) {
+            return Box::new(std::iter::empty());
+        }
+        let (from, to) = (from.map(<[u8]>::to_vec), to.map(<[u8]>::to_vec));
+        let in_order = move |(_, part): (_, &'_ Vec<KeyAt>)| {
+            let range = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+            let is_inside = |key: &&[u8]| RangeBounds::<[u8]>::contains(&range, *key);
+            let mut keys: Vec<&[u8]> = part.iter().map(|at| bytes_at(&self.pieces, at)).filter(is_inside).collect();
+            keys.sort_unstable_by(|a, b| in_order_of_walk(a, b, ascending));
+            keys.into_iter().filter_map(move |key| Some((key, self.get(key)?)))
+        };
+        let parts = self.parts.range(ends);
+        if ascending { Box::new(parts.flat_map(in_order)) } else { Box::new(parts.rev().flat_map(in_order)) }
+    }
+
     fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
         let hash = self.hasher.hash_one(key);
         let pair = self.table.find(hash, |p| p.hash == hash && self.key(p) == key)?;
@@ -135,7 +246,7 @@ impl Pairs {
         let hash = self.hasher.hash_one(key);
         let len = value.map_or(GONE, |v| v.len() as u32);
         let bytes = value.unwrap_or_default();
-        let Pairs { table, pieces, .. } = self;
+        let Pairs { table, pieces, parts, .. } = self;
         match table.find_mut(hash, |p| p.hash == hash && key_in(pieces, p) == key) {
             Some(pair) if bytes.len() <= pair.room as usize => {
                 let at = pair.offset as usize + pair.key as usize;
@@ -146,6 +257,7 @@ impl Pairs {
             None => {
                 let pair = store(pieces, hash, key, bytes, len);
                 table.insert_unique(hash, pair, |p| p.hash);
+                parts.entry(part_of(key)).or_default().push(KeyAt { piece: pair.piece, offset: pair.offset, len: pair.key });
             }
         }
     }
@@ -161,7 +273,9 @@ impl Pairs {
 
     fn bytes(&self) -> u64 {
         let pieces: usize = self.pieces.iter().map(Vec::capacity).sum();
-        (pieces + self.table.capacity() * (size_of::<Pair>() + 1)) as u64
+        // Vectors that double have a third of their room free on average.
+        let keys = self.table.len() * size_of::<KeyAt>() * 4 / 3;
+        (pieces + keys + self.table.capacity() * (size_of::<Pair>() + 1)) as u64
     }
 
     fn in_order(&self) -> Vec<Pair> {
@@ -178,7 +292,11 @@ impl Pairs {
 }
 
 fn key_in<'a>(pieces: &'a [Vec<u8>], pair: &Pair) -> &'a [u8] {
-    &pieces[pair.piece as usize][pair.offset as usize..][..pair.key as usize]
+    bytes_at(pieces, &KeyAt { piece: pair.piece, offset: pair.offset, len: pair.key })
+}
+
+fn bytes_at<'a>(pieces: &'a [Vec<u8>], at: &KeyAt) -> &'a [u8] {
+    &pieces[at.piece as usize][at.offset as usize..][..at.len as usize]
 }
 
 /// Stores a key and a value behind everything else.
@@ -198,6 +316,7 @@ fn store(pieces: &mut Vec<Vec<u8>>, hash: u64, key: &[u8], bytes: &[u8], value: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::seq::IndexedRandom;
     use rand::{Rng, SeedableRng};
     use rand_chacha::ChaCha8Rng;
     use std::collections::BTreeMap;
@@ -222,6 +341,40 @@ mod tests {
         let found: Vec<_> = pairs.in_order().iter().map(|p| (pairs.key(p).to_vec(), pairs.value(p).map(<[u8]>::to_vec))).collect();
         assert!(found.iter().any(|(_, v)| v.is_none()) && pairs.pieces.len() > 10);
         assert_eq!(found, model.into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn whoever_walks_through_finds_what_is_newest_in_the_order_of_keys() {
+        let rng = &mut ChaCha8Rng::seed_from_u64(2);
+        let (mut gathered, mut model) = (Gathered::default(), BTreeMap::new());
+        let key = |rng: &mut ChaCha8Rng| {
+            let mut key = vec![*b"OP".choose(rng).unwrap()];
+            // Few that differ in what a part is told by, and behind it.
+            let len = rng.random_range(1..20);
+            key.extend((1..len).map(|at| if matches!(at, 9..12 | 16..) { rng.random_range(0..3u8) } else { 1 }));
+            key
+        };
+        for n in 0..3000 {
+            let (k, value) = (key(rng), rng.random_bool(0.8).then(|| vec![rng.random::<u8>()]));
+            gathered.put(&k, value.as_deref());
+            model.insert(k, value);
+            if n == 1500 {
+                gathered.freeze();
+            }
+            let mut end = || match rng.random_range(0..3) {
+                0 => Bound::Included(key(rng)),
+                1 => Bound::Excluded(key(rng)),
+                _ => Bound::Unbounded,
+            };
+            let (from, to) = (end(), end());
+            let (from, to) = (from.as_ref().map(Vec::as_slice), to.as_ref().map(Vec::as_slice));
+            let inside = |k: &[u8]| RangeBounds::<[u8]>::contains(&(from, to), k);
+            let mut expected: Vec<_> = model.iter().filter(|(k, _)| inside(k)).map(|(k, v)| (&k[..], v.as_deref())).collect();
+            assert_eq!(gathered.walk(from, to, true).collect::<Vec<_>>(), expected);
+            expected.reverse();
+            assert_eq!(gathered.walk(from, to, false).collect::<Vec<_>>(), expected);
+        }
+        assert!(model.len() > 500 && gathered.frozen.is_some());
     }
 
     #[test]

@@ -9,7 +9,7 @@
 //! - All families are flushed together, and with them the root, which says how far the journal has been applied and from
 //!   where it has to be read. Behind the root's frame, every batch is applied again.
 //! - Objects' and collections' pairs stay out of the database until a checkpoint begins (`gathered`), which takes them over a few
-//!   with every batch, lest anybody wait for all of them.
+//!   with every batch, lest anybody wait for all of them. Until then a scan walks through both.
 //! - Transient rows (`store::transient`) live in the journal and in memory, and most never reach the database. They hold
 //!   the ring's tail; those that would hold it for too long are spilled into a family of their own by a checkpoint.
 
@@ -28,11 +28,11 @@ pub(super) use file::device_room;
 pub(super) use ring::PAGE;
 use file::RingFile;
 use gathered::Gathered;
+pub use gathered::{Walk, in_order_of_walk};
 use ring::{HEADER, Kind, Place, Reader, Writer};
 use rocksdb::WriteBatch;
 pub use root::{KEY as ROOT_KEY, Root};
 use rows::Rows;
-use std::cell::RefCell;
 use std::ops::Bound;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -61,8 +61,8 @@ pub struct Journal {
     shared: Arc<Shared>,
     /// All transient rows.
     rows: Rows,
-    /// Pairs that the database gets with the next checkpoint. Reading may have it get them before.
-    gathered: RefCell<Gathered>,
+    /// Pairs that the database gets with the next checkpoint.
+    gathered: Gathered,
     size: u64,
     /// What lies before this may be overwritten.
     tail: u64,
@@ -151,7 +151,7 @@ impl Journal {
         }
         let writer = Writer::start(medium, root.size, next, run()?).map_err(io)?;
         let mut this = Journal::new(writer, rows, tail, memtable_bytes_max);
-        this.gathered = RefCell::new(gathered);
+        this.gathered = gathered;
         this.memtable_bytes = replayed;
         Ok(this)
     }
@@ -164,7 +164,7 @@ impl Journal {
         Journal {
             shared,
             rows,
-            gathered: RefCell::default(),
+            gathered: Gathered::default(),
             size,
             tail,
             memtable_bytes_max,
@@ -187,7 +187,7 @@ impl Journal {
         }
         self.make_room(tables, bytes as u64)?;
         let place = self.shared.add(&batch.ops, bytes)?;
-        self.memtable_bytes += apply(tables, &mut self.rows, self.gathered.get_mut(), batch, Some(place))?;
+        self.memtable_bytes += apply(tables, &mut self.rows, &mut self.gathered, batch, Some(place))?;
         Ok(())
     }
 
@@ -198,7 +198,7 @@ impl Journal {
         self.shared.sync()?;
         self.shared.add(&[], ops::size(&[]))?;
         self.shared.sync()?;
-        apply(tables, &mut self.rows, self.gathered.get_mut(), batch, None)?;
+        apply(tables, &mut self.rows, &mut self.gathered, batch, None)?;
         self.checkpoint(tables, Spill::All, true)
     }
 
@@ -213,7 +213,7 @@ impl Journal {
             let end = self.shared.end_at_most(bytes);
             let used = end - self.tail;
             let part = |whole: u64| whole / 1024 * (1024 - self.early);
-            let in_memory = self.memtable_bytes + self.gathered.get_mut().recent_bytes();
+            let in_memory = self.memtable_bytes + self.gathered.recent_bytes();
             let due = used > part(self.size / 8 * DUE_FROM) || in_memory > part(self.memtable_bytes_max);
             let full = used > self.size;
             if self.checkpoint.is_none() && (due || self.taking_over.is_some()) {
@@ -236,17 +236,17 @@ impl Journal {
         let Some(TakingOver { last, end: before, goal }) = self.taking_over else {
             let last = self.shared.sync()?.0;
             self.taking_over = Some(TakingOver { last, end, goal: end.midpoint(self.tail + self.size) });
-            self.gathered.get_mut().freeze();
+            self.gathered.freeze();
             (self.memtable_bytes, self.early) = (0, 0);
             return Ok(());
         };
-        let left = self.gathered.get_mut().left();
+        let left = self.gathered.left();
         let due = match goal.checked_sub(before) {
             Some(way @ 1..) => left.saturating_mul(end.saturating_sub(before)).div_ceil(way),
             _ => left,
         };
         self.taking_over = Some(TakingOver { last, end, goal });
-        if self.gathered.get_mut().take_over(tables, due.max(TAKEN_OVER_MIN) as usize)? {
+        if self.gathered.take_over(tables, due.max(TAKEN_OVER_MIN) as usize)? {
             // Families that nothing is gathered of have newer batches, too.
             let (_, head) = self.shared.sync()?;
             self.end_taking_over(tables, last, Spill::Old.before(head, self.size), false)?;
@@ -257,7 +257,7 @@ impl Journal {
     /// Has the database keep everything applied so far, at once, so that the ring may forget it.
     fn checkpoint(&mut self, tables: &Tables, spill: Spill, wait: bool) -> Result<(), KvError> {
         let (last, head) = self.shared.sync()?;
-        self.gathered.get_mut().take_over_all(tables)?;
+        self.gathered.take_over_all(tables)?;
         (self.memtable_bytes, self.early) = (0, 0);
         self.end_taking_over(tables, last, spill.before(head, self.size), wait)
     }
@@ -291,21 +291,18 @@ impl Journal {
     pub fn get(&self, key: &[u8]) -> Option<Option<Bytes>> {
         match transient(key) {
             Some(_) => Some(self.rows.get(key)),
-            None => self.gathered.borrow().get(key),
+            None => self.gathered.get(key),
         }
     }
 
-    /// Has the database know every pair of this key's kind, but for rows.
-    pub fn settle(&self, tables: &Tables, key: &[u8]) -> Result<(), KvError> {
-        if !key.is_empty() && !tables.layout.gathers(key) {
-            return Ok(());
-        }
-        self.gathered.borrow_mut().take_over_all(tables)
+    /// Pairs of the range that the database does not have, `None` for what is deleted, but for rows; from the range's lower end or its upper.
+    pub fn walk(&self, from: Bound<&[u8]>, to: Bound<&[u8]>, ascending: bool) -> Walk<'_> {
+        self.gathered.walk(from, to, ascending)
     }
 
     /// Bytes of memory in pairs that the database does not have.
     pub fn memory(&self) -> u64 {
-        self.gathered.borrow().bytes()
+        self.gathered.bytes()
     }
 
     /// Bytes of the ring that may not be overwritten, and all of it.

@@ -8,6 +8,7 @@ use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use std::collections::BTreeMap;
 use std::io;
+use std::ops::RangeBounds;
 use std::sync::mpsc::channel;
 use store::Kv;
 
@@ -274,6 +275,25 @@ fn some_batch(rng: &mut ChaCha8Rng, seq: &mut (u64, u64)) -> KvBatch {
     b
 }
 
+/// A page somewhere, from either end, of what the database has and of what it has not.
+fn page_is_as_in(kv: &RocksKv, model: &BTreeMap<Bytes, Bytes>, rng: &mut ChaCha8Rng) {
+    let kind = rng.random_range(b'D'..=b'P') as char;
+    let end = |rng: &mut ChaCha8Rng| match kind {
+        'P' => format!("P{:013}{}", rng.random_range(0..4), ["", "i", "l", "~"].choose(rng).unwrap()),
+        _ => format!("{kind}{}", rng.random_range(0..300)),
+    };
+    let bound = |rng: &mut ChaCha8Rng, key| if rng.random_bool(0.5) { Bound::Included(key) } else { Bound::Excluded(key) };
+    let (a, b) = (end(rng).into_bytes(), end(rng).into_bytes());
+    let (from, to) = if a < b { (a, b) } else { (b, a) };
+    let (from, to, limit) = (bound(rng, &from[..]), bound(rng, &to[..]), rng.random_range(1..40));
+    let inside = |k: &[u8]| RangeBounds::<[u8]>::contains(&(from, to), k);
+    let wanted: Vec<_> = model.iter().filter(|(k, _)| inside(k)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    let first: Vec<_> = wanted.iter().take(limit).cloned().collect();
+    let last: Vec<_> = wanted.iter().rev().take(limit).cloned().collect();
+    assert_eq!(kv.scan(from, to, limit).unwrap(), first, "{from:?} {to:?} {limit}");
+    assert_eq!(kv.scan_reverse(from, to, limit).unwrap(), last, "{from:?} {to:?} {limit}");
+}
+
 fn same(found: &BTreeMap<Bytes, Bytes>, wanted: &BTreeMap<Bytes, Bytes>, when: &str) {
     let differs = |k: &&Bytes| found.get(*k) != wanted.get(*k);
     let keys: Vec<_> = found.keys().chain(wanted.keys()).filter(differs).collect();
@@ -302,6 +322,7 @@ fn a_killed_database_is_found_as_it_was() {
                     }
                 }
                 kv.apply(batch).unwrap();
+                page_is_as_in(&kv, &model, rng);
                 if rng.random_ratio(1, 5) {
                     kv.flush_sync().unwrap();
                 }
