@@ -102,9 +102,10 @@ impl RingFile {
     /// For reading at opening. Errors: it is missing, not as long as the ring, or another OSD's.
     pub fn open_to_read(path: &Path, size: u64, owner: [u8; 16]) -> io::Result<Self> {
         let file = File::open(path)?;
-        // All of it will be read: the disk may begin.
+        // All of it that was ever written will be read: the disk may begin. Without an end, that is all of it.
+        let end = file_offset(&file, 0, libc::SEEK_HOLE).unwrap_or(0);
         // SAFETY: no pointers are passed; the descriptor is ours. A hint: whatever comes of it.
-        let _ = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_WILLNEED) };
+        let _ = unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, end as i64, libc::POSIX_FADV_WILLNEED) };
         let base = check_label(&file, size, owner)?;
         match file.metadata()?.len() {
             len if base == 0 && len != size => Err(io::Error::new(io::ErrorKind::InvalidData, format!("{len} bytes long instead of {size}"))),
@@ -150,6 +151,13 @@ fn shown(owner: [u8; 16]) -> String {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }
 
+/// Where the next data or the next hole is, from `off` on. Errors: ENXIO if there is no more data, or what the file system says.
+fn file_offset(file: &File, off: u64, whence: i32) -> io::Result<u64> {
+    // SAFETY: no pointers are passed; the descriptor is ours.
+    let found = unsafe { libc::lseek(file.as_raw_fd(), off as i64, whence) };
+    u64::try_from(found).map_err(|_| io::Error::last_os_error())
+}
+
 fn create_file(path: &Path, size: u64) -> io::Result<()> {
     let make = || {
         let file = OpenOptions::new().write(true).create(true).truncate(true).open(path)?;
@@ -175,6 +183,14 @@ fn reserve(file: &File, size: u64) -> io::Result<()> {
 impl Medium for RingFile {
     fn read(&self, off: u64, into: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(into, self.base + off)
+    }
+
+    fn written_from(&self, off: u64) -> u64 {
+        match file_offset(&self.file, self.base + off, libc::SEEK_DATA) {
+            Ok(found) => found - self.base,
+            Err(e) if e.raw_os_error() == Some(libc::ENXIO) => self.size,
+            Err(_) => off,
+        }
     }
 
     fn write(&mut self, off: u64, data: &[u8], behind_is_free: bool) -> io::Result<()> {

@@ -20,6 +20,10 @@ const MAGIC: u32 = u32::from_le_bytes(*b"cbj1");
 /// Where the bytes are. Frames begin at multiples of `PAGE`, and are written in multiples of it.
 pub trait Medium {
     fn read(&self, off: u64, into: &mut [u8]) -> io::Result<()>;
+    /// The first byte from `off` on that may ever have been written, as far as the medium can tell.
+    fn written_from(&self, off: u64) -> u64 {
+        off
+    }
     /// Durable with the next `sync`; until then kept, lost or torn. `behind_is_free`: nothing from there to the end of the
     /// ring is of use to anybody.
     fn write(&mut self, off: u64, data: &[u8], behind_is_free: bool) -> io::Result<()>;
@@ -219,6 +223,12 @@ impl<M: Medium> Reader<M> {
         let mut chunk = vec![0; SCANNED_BYTES];
         while pos < end {
             let off = pos % self.size;
+            // Reading what has never been written takes as long as reading anything else.
+            let written = (self.medium.written_from(off) / PAGE * PAGE).clamp(off, self.size);
+            if written > off {
+                pos += written - off;
+                continue;
+            }
             let n = (end - pos).min(self.size - off).min(SCANNED_BYTES as u64) as usize;
             self.medium.read(off, &mut chunk[..n])?;
             for page in chunk[..n].chunks(PAGE as usize) {

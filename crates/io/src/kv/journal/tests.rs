@@ -6,7 +6,7 @@ use super::*;
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::RangeBounds;
 use std::sync::mpsc::channel;
@@ -20,12 +20,14 @@ struct Mem {
     bytes: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<usize>,
+    /// Sectors that were ever written.
+    written: BTreeSet<usize>,
     sync_fails: bool,
 }
 
 impl Mem {
     fn new(size: u64) -> Self {
-        Mem { bytes: vec![0; size as usize], durable: vec![0; size as usize], unsynced: Vec::new(), sync_fails: false }
+        Mem { bytes: vec![0; size as usize], durable: vec![0; size as usize], unsynced: Vec::new(), written: BTreeSet::new(), sync_fails: false }
     }
 
     fn crash(&mut self, rng: &mut ChaCha8Rng) {
@@ -45,6 +47,11 @@ impl Medium for Mem {
         Ok(())
     }
 
+    fn written_from(&self, off: u64) -> u64 {
+        // In the middle of a page if it so happens.
+        self.written.range(off as usize..).next().map_or(self.bytes.len(), |at| *at) as u64
+    }
+
     fn write(&mut self, off: u64, data: &[u8], behind_is_free: bool) -> io::Result<()> {
         assert!(off.is_multiple_of(PAGE) && data.len().is_multiple_of(PAGE as usize));
         if behind_is_free {
@@ -52,7 +59,9 @@ impl Medium for Mem {
             self.durable[off as usize..].fill(0);
         }
         self.bytes[off as usize..off as usize + data.len()].copy_from_slice(data);
-        self.unsynced.extend((off as usize..off as usize + data.len()).step_by(SECTOR));
+        let sectors = (off as usize..off as usize + data.len()).step_by(SECTOR);
+        self.unsynced.extend(sectors.clone());
+        self.written.extend(sectors.filter(|at| data[at - off as usize..][..SECTOR].iter().any(|b| *b != 0)));
         Ok(())
     }
 
@@ -69,6 +78,9 @@ impl Medium for Mem {
 impl Medium for &mut Mem {
     fn read(&self, off: u64, into: &mut [u8]) -> io::Result<()> {
         (**self).read(off, into)
+    }
+    fn written_from(&self, off: u64) -> u64 {
+        (**self).written_from(off)
     }
     fn write(&mut self, off: u64, data: &[u8], behind_is_free: bool) -> io::Result<()> {
         (**self).write(off, data, behind_is_free)
@@ -188,9 +200,17 @@ fn what_is_left_of_it_is_found_far_behind() {
         }
         let mut rotten = w.medium.clone();
         gone.clone().for_each(|n| rotten.bytes[(places[n as usize].pos % size) as usize + 60] ^= 1);
-        let (found, reader) = read(&rotten, size, places[from as usize]);
-        assert_eq!(found.len() as u64, gone.start - from);
-        assert_eq!(reader.durable_beyond().unwrap(), Some(places[gone.end as usize]));
+        // As damage, or as if it had never been written.
+        let mut never = rotten.clone();
+        for page in gone.clone().map(|n| (places[n as usize].pos % size) as usize) {
+            never.bytes[page..page + PAGE as usize].fill(0);
+            never.written.retain(|at| !(page..page + PAGE as usize).contains(at));
+        }
+        for medium in [rotten, never] {
+            let (found, reader) = read(&medium, size, places[from as usize]);
+            assert_eq!(found.len() as u64, gone.start - from);
+            assert_eq!(reader.durable_beyond().unwrap(), Some(places[gone.end as usize]));
+        }
     }
 }
 
