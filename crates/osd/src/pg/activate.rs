@@ -5,6 +5,8 @@
 //! Holds: before the first write of an interval the map says that its primary was alive in it, and every acting copy
 //! carries its mark. So whoever peers later knows that the interval counts, and whom to ask. What came before is kept in
 //! mind until every acting copy has every object: until then a copy from an earlier interval may be the only one.
+//! What a copy notes of an interval in which it went active is a promise: it has everything that was acknowledged there. One
+//! that is filled while enough others act is not waited for, and notes it when it has everything, for from then on it is.
 
 use super::peering::Step;
 use super::{Pg, Stage};
@@ -21,9 +23,9 @@ impl Pg {
     }
 
     pub(super) fn activate(&mut self, cx: &mut Cx<'_>) {
-        let replicas = self.replicas(cx.sh.whoami).collect();
+        let waiting_for = self.replicas(cx.sh.whoami).filter(|osd| !self.is_outrun(*osd)).collect();
         let Stage::Peering(p) = &mut self.stage else { return };
-        p.step = Step::Activating { waiting_for: replicas, local: false };
+        p.step = Step::Activating { waiting_for, local: false };
         let serves = self.serves();
         if serves {
             self.last_epoch_started = self.walk.since;
@@ -32,10 +34,12 @@ impl Pg {
         self.put_meta(&mut txn);
         let route = TxcRoute::Pg { pgid: self.id, round: self.round(), step: PgStep::SelfActivated };
         cx.submit_routed(txn, route);
-        for osd in self.replicas(cx.sh.whoami).collect::<Vec<_>>() {
-            let body = PgBody::Activate { history: self.history, serves };
-            cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
-        }
+        self.replicas(cx.sh.whoami).for_each(|osd| self.send_activate(cx, osd));
+    }
+
+    pub(super) fn send_activate(&self, cx: &mut Cx<'_>, osd: OsdId) {
+        let body = PgBody::Activate { history: self.history, serves: self.serves() };
+        cx.send_pg(osd, self.id, self.round(), body, Durable::Now);
     }
 
     /// The primary starts the interval.
@@ -44,7 +48,8 @@ impl Pg {
             return;
         }
         self.stage = Stage::Follower { active: true };
-        if serves {
+        // A copy that writes do not wait for is in the interval when it has all of them: see `handle_started`.
+        if serves && !self.is_outrun(cx.sh.whoami) {
             self.last_epoch_started = self.walk.since;
         }
         self.learn_history(history);
@@ -122,6 +127,7 @@ impl Pg {
     /// Every copy has everything: what came before this interval needs no remembering, and those whom CRUSH wants can act.
     pub(super) fn recovered(&mut self, cx: &mut Cx<'_>) {
         tracing::debug!(osd = %cx.sh.whoami, pg = %self.id, since = %self.walk.since, "recovered");
+        self.told_whole = self.walk.since;
         self.forget_force();
         let whole = self.replicas(cx.sh.whoami).chain([cx.sh.whoami]).collect();
         let want = self.wanted_acting(cx, &whole, cx.sh.whoami, |osd| (self.shards.get(&osd), Default::default()));
@@ -155,6 +161,9 @@ impl Pg {
     /// The PG serves; when it is recovered, what came before this interval needs no remembering.
     pub(super) fn handle_started(&mut self, cx: &mut Cx<'_>, history: PeerHistory, recovered: bool) {
         self.learn_history(history);
+        if recovered && self.serves() {
+            self.last_epoch_started = self.walk.since;
+        }
         if recovered {
             let started = self.history.last_epoch_started;
             self.walk.past.retain(|i| i.last >= started);

@@ -40,6 +40,8 @@ pub(super) struct Backfill {
 
 #[derive(Debug)]
 enum Step {
+    /// Its log is on its way to it.
+    Merging,
     Ready,
     /// It was asked for its objects up to here.
     Scanning(HObject),
@@ -52,6 +54,15 @@ enum Step {
 impl Backfill {
     pub fn new(cursor: HObject, objects: i64) -> Self {
         Backfill { cursor, objects, step: Step::Ready, page: 0, sifted: None }
+    }
+
+    /// One that begins with nothing, and has yet to say that it has taken over the log.
+    pub fn merging() -> Self {
+        Backfill { step: Step::Merging, ..Backfill::new(HObject::min(), 0) }
+    }
+
+    pub fn is_merging(&self) -> bool {
+        matches!(self.step, Step::Merging)
     }
 
     /// True if the copy has no more to look at.

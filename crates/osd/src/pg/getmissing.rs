@@ -9,6 +9,7 @@ use super::Pg;
 use super::merge::Merge;
 use super::peering::Step;
 use crate::effects::{Cx, Durable, PgStep, TxcRoute};
+use std::collections::BTreeSet;
 use store::TxcId;
 use types::msg::internal_osd::{PeerInfo, PgBody};
 use types::pg::{PgLogDup, PgLogEntry};
@@ -78,28 +79,38 @@ impl Pg {
             return;
         }
         self.ask_up_thru(cx);
-        let others: Vec<OsdId> = self.replicas(cx.sh.whoami).collect();
-        for osd in &others {
-            self.send_merge(cx, *osd);
+        let mut waiting_for = BTreeSet::new();
+        for osd in self.replicas(cx.sh.whoami).collect::<Vec<_>>() {
+            let begins_anew = self.send_merge(cx, osd);
+            let has_nothing = |i: &PeerInfo| i.exists && i.last_backfill == HObject::min();
+            let begins = begins_anew || self.peering().and_then(|p| p.infos.get(&osd)).is_some_and(has_nothing);
+            match begins && self.is_outrun(osd) {
+                true => self.recovery.note_merging(osd),
+                false => drop(waiting_for.insert(osd)),
+            }
         }
         if let Some(p) = self.peering_mut() {
-            p.step = Step::MergePeers(others.into_iter().collect());
+            p.step = Step::MergePeers(waiting_for);
         }
         self.peers_merged(cx);
     }
 
-    /// Sends a copy what it lacks of the log; all of it if the logs do not meet, and a backfill begins.
-    fn send_merge(&self, cx: &mut Cx<'_>, osd: OsdId) {
+    /// Sends a copy what it lacks of the log; all of it if the logs do not meet, and a backfill begins: true, then.
+    fn send_merge(&self, cx: &mut Cx<'_>, osd: OsdId) -> bool {
         let info = self.peering().and_then(|p| p.infos.get(&osd)).cloned().unwrap_or_default();
         let mine = self.info(cx);
         let shards = self.shards.get(&osd).cloned().unwrap_or_default();
         // What it has of another shard is of no use.
         let has_other = !info.shards.is_empty() && !info.shards.is_same_of(self.hashes(), &shards);
-        let merge = match self.log.base_for(info.last_update).filter(|_| !has_other) {
+        // Where the PG is active already, it was sent all of it before.
+        let meets = !has_other && self.peering().is_some();
+        let merge = match self.log.base_for(info.last_update).filter(|_| meets) {
             Some(base) => Merge { base, dups: self.log.dups.before(info.remembers_from), ..log_merge(&mine, self.log.after(base)) },
             None => Merge { reset: true, dups: self.log.dups.before(u64::MAX), ..log_merge(&mine, self.log.after(self.log.tail)) },
         };
+        let begins_anew = merge.reset;
         cx.send_pg(osd, self.id, self.round(), Merge { shards, ..merge }.into(), Durable::Now);
+        begins_anew
     }
 
     /// A copy has taken over what it was sent, and lacks these objects.
@@ -111,6 +122,10 @@ impl Pg {
         last_backfill: HObject,
         backfilled: i64,
     ) {
+        if self.recovery.is_merging(from) {
+            self.recovery.note_backfill(from, last_backfill, backfilled);
+            return self.recover(cx);
+        }
         let Some(Step::MergePeers(waiting_for)) = self.step_mut() else { return };
         if !waiting_for.remove(&from) {
             return;
@@ -128,7 +143,8 @@ impl Pg {
 
     /// The session with a copy was lost: what it was sent last is said again.
     pub(super) fn merge_peer_again(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        if matches!(self.step_mut(), Some(Step::MergePeers(waiting_for)) if waiting_for.contains(&osd)) {
+        let waits = matches!(self.step_mut(), Some(Step::MergePeers(waiting_for)) if waiting_for.contains(&osd));
+        if waits || self.recovery.is_merging(osd) {
             self.send_merge(cx, osd);
         }
     }

@@ -31,10 +31,12 @@ pub(super) struct Merge {
 impl Pg {
     /// The primary's word on what our log is.
     pub(super) fn handle_merge(&mut self, cx: &mut Cx<'_>, from: OsdId, round: Round, merge: Merge) {
-        if !matches!(self.stage, Stage::Follower { active: false }) {
-            return;
-        }
-        let txc = self.merge(cx, merge);
+        let txc = match self.stage {
+            Stage::Follower { active: false } => self.merge(cx, merge),
+            // It was done: the primary, which has gone on meanwhile, has not heard of it.
+            Stage::Follower { active: true } => self.store_meta(cx),
+            _ => return,
+        };
         let missing = self.missing.iter().map(|(o, v)| (o.clone(), *v)).collect();
         let body = PgBody::Merged { missing, last_backfill: self.last_backfill.clone(), backfilled: self.backfilled };
         cx.send_pg(from, self.id, round, body, Durable::After(txc));

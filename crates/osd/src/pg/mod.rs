@@ -116,6 +116,8 @@ pub(crate) struct Pg {
     pub last_user_version: u64,
     /// Every acting copy has this on stable storage.
     pub committed_to: EVersion,
+    /// The last interval of which every copy was told that it has everything: in that, writes wait for all of them.
+    pub told_whole: Epoch,
     pub stage: Stage,
     /// Counts attempts at peering as the primary.
     round: u32,
@@ -183,6 +185,7 @@ impl Pg {
             totals: PgTotals::default(),
             last_user_version: 0,
             committed_to: EVersion::default(),
+            told_whole: Epoch(0),
             stage: Stage::Follower { active: false },
             round: 0,
             figures: PgFigures::default(),
@@ -464,6 +467,12 @@ impl Pg {
         let m = &self.walk.mapping;
         let filled = m.up.iter().filter(|o| !m.acting.contains(o));
         m.acting.iter().chain(filled).copied().filter(move |o| *o != whoami)
+    }
+
+    /// True for a copy that is only being filled, where as many act as the pool wants: nobody waits for it.
+    pub(super) fn is_outrun(&self, osd: OsdId) -> bool {
+        let m = &self.walk.mapping;
+        m.acting.len() >= usize::from(m.size) && !m.acting.contains(&osd)
     }
 
     /// True if there are enough copies to serve clients. Copies that are being backfilled do not count.

@@ -69,7 +69,6 @@ pub(crate) struct ClientOp {
     /// It is our own, and takes removed snapshots from this clone of the object.
     pub trims: Option<Snap>,
     /// What it has of the intake, if a client asks.
-    #[expect(dead_code, reason = "it counts for as long as it is here")]
     pub share: Option<Rc<Share>>,
 }
 

@@ -37,6 +37,8 @@ const URGENT_WINDOW: usize = 64;
 pub(super) struct Recovery {
     /// Every copy has everything.
     pub done: bool,
+    /// Every copy will have, with the writes that are on their way: from now on they wait for all copies.
+    pub whole: bool,
     /// What each other copy lacks, as far as is known; where something is to be removed, without a version.
     peers: BTreeMap<OsdId, BTreeMap<HObject, EVersion>>,
     /// Copies that are being filled.
@@ -106,6 +108,17 @@ impl Recovery {
     /// A copy has to be filled from here on.
     pub fn note_backfill(&mut self, osd: OsdId, cursor: HObject, objects: i64) {
         self.backfills.insert(osd, Backfill::new(cursor, objects));
+    }
+
+    /// A copy has to be filled from the beginning, and was sent the log: nobody waits for it to take that over.
+    pub fn note_merging(&mut self, osd: OsdId) {
+        self.note_missing(osd, Vec::new());
+        self.backfills.insert(osd, Backfill::merging());
+    }
+
+    /// True if a copy has yet to say that it has taken over the log, while others go on.
+    pub fn is_merging(&self, osd: OsdId) -> bool {
+        self.backfills.get(&osd).is_some_and(Backfill::is_merging)
     }
 
     /// A copy that is being filled lacks these, and will say so of itself.
@@ -375,11 +388,15 @@ impl Pg {
         }
         let r = &mut self.recovery;
         let whole = self.missing.is_empty() && r.peers.values().all(BTreeMap::is_empty) && r.backfills.values().all(Backfill::is_done);
-        if whole && r.flights.is_empty() && r.losing.is_empty() {
-            r.done = true;
-            return self.recovered(cx);
+        r.whole = whole && r.flights.is_empty() && r.losing.is_empty();
+        if !r.whole {
+            return self.ask_for_unfound(cx);
         }
-        self.ask_for_unfound(cx);
+        self.repops.wait_for_all();
+        if !self.repops.is_anybody_behind() {
+            self.recovery.done = true;
+            self.recovered(cx);
+        }
     }
 
     /// True if an operator's flags stop what is being done now: `norecover` stops backfills, too (upstream: OSDService::_recover_now).

@@ -4,6 +4,7 @@ use super::log::{LogRow, row_key};
 use super::op::Reply;
 use super::{ClientOp, Pg, Stage};
 use crate::effects::{Cx, Durable, Peer, TxcRoute};
+use crate::intake::Share;
 use crate::slow::Unfinished;
 use crate::stages::{Mark, Marks, Subop};
 use crate::mutation::{Mutation, Step};
@@ -11,6 +12,7 @@ use crate::ops::WatchAction;
 use bytes::Bytes;
 use denc::{Decoder, Encoder};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::rc::Rc;
 use store::{Op, Transaction};
 use types::msg::BufList;
 use types::msg::internal_osd::{PgBody, PgTotals, RepOp, RepOpReply};
@@ -24,10 +26,16 @@ const SHORTEN_BATCH: usize = 1000;
 /// A log of more than so many bytes is not made longer for whoever is away: it travels in one message.
 const LONG_LOG_BYTES: usize = 4 << 20;
 
+/// So many writes of a PG, or bytes, may be durable for all who act and not where the PG is only being filled.
+const BEHIND_MAX: usize = 64;
+const BEHIND_BYTES: u64 = 1 << 20;
+
 /// Writes that are not durable everywhere, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct RepOps {
     list: VecDeque<RepOpState>,
+    /// Those that are answered: copies that are being filled have yet to confirm them.
+    behind: VecDeque<RepOpState>,
 }
 
 #[derive(Debug)]
@@ -36,6 +44,8 @@ struct RepOpState {
     object: HObject,
     /// Replicas that have not answered.
     waiting_for: BTreeSet<OsdId>,
+    /// The same of copies that are only being filled, where enough act without them: the write does not wait for these.
+    filled: BTreeSet<OsdId>,
     /// Those of them whose backfill has not come to the object.
     log_only: BTreeSet<OsdId>,
     /// What they were sent, as long as one has not answered.
@@ -48,6 +58,8 @@ struct RepOpState {
     own: bool,
     watch: Option<(super::op::Sender, Vec<WatchAction>)>,
     submitted: Mono,
+    /// What it has of the intake when it is answered, for it is still in memory.
+    share: Option<Rc<Share>>,
 }
 
 /// What replicas were sent of a write.
@@ -66,6 +78,28 @@ impl Sent {
             Sent::Nothing => None,
             Sent::Same(msg) => Some(msg),
             Sent::Each(msgs) => msgs.get(&osd),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Sent::Nothing => 0,
+            Sent::Same(msg) => msg.payload.len() as u64,
+            Sent::Each(msgs) => msgs.values().map(|msg| msg.payload.len() as u64).sum(),
+        }
+    }
+
+    /// Forgets what none of these copies would be sent again.
+    fn keep_for(&mut self, osds: &BTreeSet<OsdId>, log_only: &BTreeSet<OsdId>) {
+        let strip = |msg: &mut RepOp| (msg.mutation, msg.payload) = Default::default();
+        match self {
+            Sent::Nothing => {}
+            Sent::Same(msg) if osds.is_subset(log_only) => strip(msg),
+            Sent::Same(_) => {}
+            Sent::Each(msgs) => {
+                msgs.retain(|osd, _| osds.contains(osd));
+                msgs.iter_mut().filter(|(osd, _)| log_only.contains(osd)).for_each(|(_, msg)| strip(msg));
+            }
         }
     }
 }
@@ -132,6 +166,50 @@ impl RepOps {
     pub fn len(&self) -> usize {
         self.list.len()
     }
+
+    /// True if a copy that is being filled has not confirmed what others have.
+    pub fn is_anybody_behind(&self) -> bool {
+        !self.behind.is_empty()
+    }
+
+    /// Whoever is being filled has everything but what is on its way: writes wait for it, too.
+    pub fn wait_for_all(&mut self) {
+        self.list.iter_mut().for_each(|o| o.waiting_for.append(&mut o.filled));
+    }
+
+    /// The oldest write, if it is durable wherever it has to be, and copies that are being filled have not fallen far behind.
+    fn pop_durable(&mut self) -> Option<RepOpState> {
+        let bytes = || self.behind.iter().map(|o| o.sent.bytes()).sum::<u64>();
+        let room = || self.behind.len() < BEHIND_MAX && bytes() < BEHIND_BYTES;
+        let durable = |o: &RepOpState| o.local && o.waiting_for.is_empty() && (o.filled.is_empty() || room());
+        self.list.front().is_some_and(durable).then(|| self.list.pop_front()).flatten()
+    }
+
+    /// It has been answered. Whoever has not confirmed it may have to be sent it again.
+    fn leave_behind(&mut self, mut write: RepOpState) {
+        if !write.filled.is_empty() {
+            write.sent.keep_for(&write.filled, &write.log_only);
+            self.behind.push_back(write);
+        }
+    }
+
+    /// A copy's disk has a write.
+    fn confirmed(&mut self, version: u64, osd: OsdId) {
+        let behind = self.behind.partition_point(|o| o.version.version < version);
+        let behind = self.behind.get_mut(behind).filter(|o| o.version.version == version);
+        let at = self.list.partition_point(|o| o.version.version < version);
+        let listed = self.list.get_mut(at).filter(|o| o.version.version == version);
+        for write in behind.into_iter().chain(listed) {
+            write.waiting_for.remove(&osd);
+            write.filled.remove(&osd);
+            if write.waiting_for.is_empty() && write.filled.is_empty() {
+                write.sent = Sent::Nothing;
+            }
+        }
+        while self.behind.front().is_some_and(|o| o.filled.is_empty()) {
+            self.behind.pop_front();
+        }
+    }
 }
 
 impl Pg {
@@ -147,13 +225,16 @@ impl Pg {
         };
         let before: Vec<(PgLogEntry, Bytes)> = std::mem::take(&mut write.before).into_iter().map(row).collect();
         let (entry, bytes) = row(write.entry);
-        let waiting_for: BTreeSet<OsdId> = self.replicas(cx.sh.whoami).collect();
+        let to: BTreeSet<OsdId> = self.replicas(cx.sh.whoami).collect();
+        let all = self.recovery.whole || self.told_whole == self.walk.since;
+        let is_waited_for = |osd: &OsdId| all || !self.is_outrun(*osd);
+        let (waiting_for, filled): (BTreeSet<OsdId>, BTreeSet<OsdId>) = to.iter().copied().partition(is_waited_for);
         let log_only = self.recovery.note_write(&object, totals.objects - self.totals.objects);
         let trim_to = self.trim_point(self.log_entries_kept(cx), TRIM_BATCH);
         let sent = match &write.shards {
-            _ if waiting_for.is_empty() => Sent::Nothing,
-            None => Sent::Same(Box::new(self.send_repops(cx, &waiting_for, &log_only, (&before, &bytes), &write.mutation, trim_to))),
-            Some(shards) => Sent::Each(self.send_shards(cx, &waiting_for, &log_only, (&before, &bytes), (&object, shards), trim_to)),
+            _ if to.is_empty() => Sent::Nothing,
+            None => Sent::Same(Box::new(self.send_repops(cx, &to, &log_only, (&before, &bytes), &write.mutation, trim_to))),
+            Some(shards) => Sent::Each(self.send_shards(cx, &to, &log_only, (&before, &bytes), (&object, shards), trim_to)),
         };
         if let Some(mut shards) = write.shards.take() {
             let own = self.own_shard(&object).and_then(|own| shards.get_mut(usize::from(own)));
@@ -183,6 +264,7 @@ impl Pg {
             version,
             object,
             waiting_for,
+            filled,
             log_only,
             sent,
             local: false,
@@ -190,6 +272,7 @@ impl Pg {
             replies: write.answer.into_iter().collect(),
             watch: write.watch,
             submitted: cx.now.mono,
+            share: None,
         });
     }
 
@@ -251,7 +334,8 @@ impl Pg {
 
     /// Sends a replica again what it has not confirmed.
     pub(super) fn resend_repops(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
-        for write in self.repops.list.iter().filter(|o| o.waiting_for.contains(&osd)) {
+        let lacking = |o: &&RepOpState| o.waiting_for.contains(&osd) || o.filled.contains(&osd);
+        for write in self.repops.behind.iter().chain(&self.repops.list).filter(lacking) {
             if let Some(msg) = write.sent.to(osd) {
                 send_repop(cx, osd, msg, write.log_only.contains(&osd));
             }
@@ -341,36 +425,35 @@ impl Pg {
         if m.interval != self.walk.since {
             return;
         }
-        if let Some(op) = self.repops.find(m.version.version) {
-            op.waiting_for.remove(&m.osd);
-            if op.waiting_for.is_empty() {
-                op.sent = Sent::Nothing;
-            }
-        }
         self.repops.mark(m.version.version, Mark::SubopCommitted, cx.now.mono);
+        self.repops.confirmed(m.version.version, m.osd);
+        if self.recovery.whole && !self.repops.is_anybody_behind() {
+            self.recover(cx);
+        }
         self.finish_repops(cx);
     }
 
-    /// Answers, in order, what is durable everywhere.
+    /// Answers, in order, what is durable wherever it has to be.
     fn finish_repops(&mut self, cx: &mut Cx<'_>) {
         let mut released = false;
-        while self.repops.list.front().is_some_and(|o| o.local && o.waiting_for.is_empty()) {
-            let Some(op) = self.repops.list.pop_front() else { break };
-            self.committed_to = op.version;
-            if let Some((sender, actions)) = op.watch {
-                self.apply_watch_actions(cx, &sender, &op.object, actions);
+        while let Some(mut write) = self.repops.pop_durable() {
+            self.committed_to = write.version;
+            if let Some((sender, actions)) = write.watch.take() {
+                self.apply_watch_actions(cx, &sender, &write.object, actions);
             }
-            for (reply, op) in op.replies {
+            for (reply, mut op) in std::mem::take(&mut write.replies) {
                 self.send_reply(cx, reply, &op);
                 self.trimmed(&op);
+                write.share = write.share.or(op.share.take());
             }
-            if op.own {
-                self.lost_committed(cx, &op.object, op.version);
+            if write.own {
+                self.lost_committed(cx, &write.object, write.version);
                 released = true;
-                continue;
+            } else {
+                self.queue.committed(&write.object);
+                released |= self.release_held(&write.object);
             }
-            self.queue.committed(&op.object);
-            released |= self.release_held(&op.object);
+            self.repops.leave_behind(write);
         }
         if released {
             self.recover(cx);

@@ -25,6 +25,11 @@ impl Pg {
             Stage::Follower { .. } => {}
             Stage::Peering(_) => self.peering_reset(cx, osd),
             Stage::Active if self.replicas(cx.sh.whoami).any(|o| o == osd) => {
+                if self.is_outrun(osd) {
+                    // It may not have begun.
+                    self.merge_peer_again(cx, osd);
+                    self.send_activate(cx, osd);
+                }
                 self.say_started_to(cx, osd);
                 self.backfill_again(cx, osd);
                 self.resend_repops(cx, osd);
@@ -39,17 +44,15 @@ impl Pg {
 
     fn peering_reset(&mut self, cx: &mut Cx<'_>, osd: OsdId) {
         let (id, round) = (self.id, self.round());
+        self.merge_peer_again(cx, osd);
+        let is_outrun = self.is_outrun(osd) && self.replicas(cx.sh.whoami).any(|o| o == osd);
         let Stage::Peering(p) = &mut self.stage else { return };
         match &mut p.step {
             Step::GetInfo { waiting_for } if waiting_for.contains(&osd) => {
                 cx.send_pg(osd, id, round, PgBody::Query, Durable::Now);
             }
             Step::GetLog if p.auth == osd => self.get_log(cx, osd),
-            Step::MergePeers(_) => self.merge_peer_again(cx, osd),
-            Step::Activating { waiting_for, .. } if waiting_for.contains(&osd) => {
-                let body = PgBody::Activate { history: self.history, serves: self.serves() };
-                cx.send_pg(osd, id, round, body, Durable::Now);
-            }
+            Step::Activating { waiting_for, .. } if is_outrun || waiting_for.contains(&osd) => self.send_activate(cx, osd),
             _ => {}
         }
     }

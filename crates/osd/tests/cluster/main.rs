@@ -4,6 +4,7 @@ mod anew;
 mod attempts;
 mod backoffs;
 mod erasure;
+mod filling;
 mod flags;
 mod forgotten;
 mod full;
