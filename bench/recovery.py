@@ -12,7 +12,7 @@ osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mCl
   backfill  the same, with half as many again in few placement groups: no log tells
   fifth     in a pool of --fill objects of 16 KiB and --fill-large of 4 MiB an OSD is away while a fifth of each is overwritten
   replace   in that pool an OSD gets an empty disk under its old number, as docs/operations.md says
-  grow      of that pool, an OSD more is marked in, started before: what is its moves there
+  grow      of that pool, an OSD more is started: what is its moves there
   fifth-quiet, replace-quiet
             the same without a client
   move      of a pool with two copies an OSD is marked out: what it held moves, degraded for nobody
@@ -187,13 +187,7 @@ def measure(cluster, scenario, a):
     count, size = {"large": (a.large, 4 << 20), "backfill": (a.objects * 3 // 2, a.size)}.get(scenario, (a.objects, a.size))
     if pool == FILLED:
         size = (a.fill * a.size + a.fill_large * (4 << 20)) / (a.fill + a.fill_large)
-        if scenario == "grow":
-            # Making its disk, here the same as everybody's, is no part of it.
-            ceph(cluster, "osd", "set", "noin")
-            start_empty(cluster, 3)
-            while ceph(cluster, "osd", "ls").split() != ["0", "1", "2", "3"] or not all(o["up"] for o in json.loads(ceph(cluster, "osd", "dump", "-f", "json"))["osds"]):
-                time.sleep(0.5)
-        else:
+        if scenario != "grow":
             stop_osd(cluster, 2)
         if scenario.startswith("fifth"):
             fill(cluster, pool, a, part=5)
@@ -225,7 +219,7 @@ def measure(cluster, scenario, a):
     elif scenario.startswith("replace"):
         start_empty(cluster, 2)
     elif scenario == "grow":
-        ceph(cluster, "osd", "in", "3")
+        start_empty(cluster, 3)
     else:
         start_again(cluster, 2)
     try:
