@@ -32,11 +32,9 @@ fn wait_for(cluster: &mut Cluster, good: fn(&Value) -> bool) {
     cluster.model.borrow_mut().fault(format!("PGs {unclean:?} do not become active+clean"));
 }
 
-/// Removed snapshots are trimmed. Between two of them nobody may be trimming for a moment: that counts if it is so ten seconds later, too.
+/// Removed snapshots are trimmed.
 pub fn wait_for_trimming(cluster: &mut Cluster) {
-    for _ in 0..2 {
-        wait_for(cluster, |state| is_clean_state(state) && !state.as_str().is_some_and(|s| s.contains("snaptrim")));
-    }
+    wait_for(cluster, |state| is_clean_state(state) && !state.as_str().is_some_and(|s| s.contains("snaptrim")));
 }
 
 /// Where scrubs repair what they find, every PG has time for a scrub, a repair, and a look whether it helped; and nothing may be left.

@@ -46,7 +46,7 @@ struct RepOpState {
     waiting_for: BTreeSet<OsdId>,
     /// The same of copies that are only being filled, where enough act without them: the write does not wait for these.
     filled: BTreeSet<OsdId>,
-    /// Those of them whose backfill has not come to the object.
+    /// Copies among both whose backfill has not come to the object.
     log_only: BTreeSet<OsdId>,
     /// What they were sent, as long as one has not answered.
     sent: Sent,
@@ -127,9 +127,7 @@ impl RepOps {
     }
 
     fn find(&mut self, version: u64) -> Option<&mut RepOpState> {
-        // A write may have several numbers; it goes by its last.
-        let at = self.list.partition_point(|o| o.version.version < version);
-        self.list.get_mut(at).filter(|o| o.version.version == version)
+        numbered(&mut self.list, version)
     }
 
     /// Lets a reply wait for a write; gives it back if the write is durable.
@@ -195,11 +193,7 @@ impl RepOps {
 
     /// A copy's disk has a write.
     fn confirmed(&mut self, version: u64, osd: OsdId) {
-        let behind = self.behind.partition_point(|o| o.version.version < version);
-        let behind = self.behind.get_mut(behind).filter(|o| o.version.version == version);
-        let at = self.list.partition_point(|o| o.version.version < version);
-        let listed = self.list.get_mut(at).filter(|o| o.version.version == version);
-        for write in behind.into_iter().chain(listed) {
+        if let Some(write) = numbered(&mut self.list, version).or_else(|| numbered(&mut self.behind, version)) {
             write.waiting_for.remove(&osd);
             write.filled.remove(&osd);
             if write.waiting_for.is_empty() && write.filled.is_empty() {
@@ -210,6 +204,12 @@ impl RepOps {
             self.behind.pop_front();
         }
     }
+}
+
+/// The write of this number. One that has several goes by its last.
+fn numbered(writes: &mut VecDeque<RepOpState>, version: u64) -> Option<&mut RepOpState> {
+    let at = writes.partition_point(|o| o.version.version < version);
+    writes.get_mut(at).filter(|o| o.version.version == version)
 }
 
 impl Pg {
