@@ -200,7 +200,9 @@ fn chosen(conf: Option<&Path>, id: Option<i32>, uuid: Option<Uuid>, all: bool) -
 
 /// Mounts what it needs, and starts it: by systemd where that runs, else by ourselves.
 fn activate(osd: &Found, conf: Option<&Path>, no_systemd: bool) -> Result<()> {
+    let turn = osd.home.turn()?;
     osd.home.mount_db()?;
+    drop(turn);
     if no_systemd || osd.is_running() {
         return Ok(());
     }

@@ -72,6 +72,7 @@ impl Daemon for OsdDaemon {
         let uuid = wanted.or_else(|| home.read("fsid").ok()?.parse().ok()).unwrap_or_else(Uuid::new_v4);
         fs::write(home.path("fsid"), format!("{uuid}\n"))?;
         home.link_parts(config)?;
+        let _turn = home.turn()?;
         home.mount_db()?;
         let block = home.path("block");
         if !block.exists() {
@@ -108,7 +109,9 @@ impl Daemon for OsdDaemon {
         let mut events = EventLoop::new(EventLoopConfig { admin_socket: config.path("admin_socket")? }).context("admin socket")?;
         let (dev, device_events) = home.open_device()?;
         events.watch_device(device_events)?;
+        let turn = home.turn()?;
         let kv = home.open_kv(config, events.completions())?;
+        drop(turn);
         events.watch_flushes(kv.flusher());
         let class = if dev.rotational() { "hdd" } else { "ssd" };
         let mut store = Store::mount(dev, kv, StoreConfig::default(), fsid, home.id)?;

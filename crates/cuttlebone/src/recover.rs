@@ -149,6 +149,7 @@ fn read_osd(home: &OsdHome, config: &DaemonConfig) -> Result<(Uuid, Kept)> {
     }
     let (nobody, _) = std::sync::mpsc::channel();
     let hint = || format!("{dir} cannot be read. Does osd.{id} run? Stop it first. Is its disk broken? --without {id} does without it");
+    let _turn = home.turn().with_context(hint)?;
     let kv = home.open_kv(config, nobody).with_context(hint)?;
     let info = store::probe(&kv).with_context(hint)?.with_context(|| format!("{dir} is not formatted: --without {id} does without it"))?;
     Ok((info.fsid, osd::keep::read(&kv).with_context(hint)?))

@@ -61,6 +61,7 @@ pub fn main(words: &[String]) -> Result<ExitCode> {
     ensure!(home.path("ready").exists(), "osd.{} is not formatted: nothing to move", home.id);
     // Held to the end: nobody starts it meanwhile.
     let _device = home.open_device().with_context(|| format!("osd.{} has to be stopped first", home.id))?;
+    let _turn = home.turn()?;
     home.mount_db()?;
     clean_up(&home)?;
     if let Some(db) = &args.db {

@@ -11,6 +11,7 @@ use crate::config::DaemonConfig;
 use anyhow::{Context, Result, bail, ensure};
 use io::kv::{JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN, Layout, RocksConfig, Slow, Tuning};
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -129,7 +130,18 @@ impl Home {
         io::kv::sync_dir(&self.dir).with_context(|| self.dir.display().to_string())
     }
 
-    /// Has the database's file system mounted, if it has one of its own.
+    /// Whoever holds it may have the database's file system made, mounted and unmounted. The tools that do that hold it too: one who was killed may
+    /// have left one at work, and the next one waits until that has ended.
+    pub fn turn(&self) -> Result<OwnedFd> {
+        use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+        let opened = || format!("opening {}", self.dir.display());
+        // Without `CLOEXEC`: that is how the tools hold it.
+        let dir = open(&self.dir, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).with_context(opened)?;
+        flock(&dir, FlockOperation::LockExclusive).with_context(|| format!("locking {}", self.dir.display()))?;
+        Ok(dir)
+    }
+
+    /// Has the database's file system mounted, if it has one of its own; by whose turn it is.
     pub fn mount_db(&self) -> Result<()> {
         let Some(device) = self.link(DB_DEVICE) else { return Ok(()) };
         let at = self.path(DB_MOUNT);
@@ -154,6 +166,7 @@ impl Home {
                 Ok(dir)
             }
             DbPlace::Device(device) => {
+                let _turn = self.turn()?;
                 ensure!(!is_mounted(&self.path(DB_MOUNT))?, "{} is mounted already", self.path(DB_MOUNT).display());
                 make_file_system(device, self.id)?;
                 self.set_link(DB_DEVICE, &stable(device))?;
@@ -312,4 +325,22 @@ pub fn run(command: &mut Command) -> Result<()> {
     let out = command.output().with_context(|| format!("running {name}"))?;
     ensure!(out.status.success(), "{name}: {}", String::from_utf8_lossy(&out.stderr).trim());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tool_left_at_work_by_one_who_was_killed_is_waited_for() {
+        let dir = std::env::temp_dir().join(format!("cuttlebone-turn-{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let home = Home { dir, id: 0 };
+        let turn = home.turn().unwrap();
+        let mut tool = Command::new("sleep").arg("0.3").spawn().unwrap();
+        drop(turn);
+        let _turn = home.turn().unwrap();
+        assert!(tool.try_wait().unwrap().is_some(), "it is still at work");
+        fs::remove_dir_all(&home.dir).unwrap();
+    }
 }

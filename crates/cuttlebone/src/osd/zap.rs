@@ -71,6 +71,7 @@ pub fn clear(osd: &Found) -> Result<Vec<anyhow::Error>> {
 /// Which of its parts are empty now, and which could not be emptied.
 fn wipe_parts(osd: &Found) -> Result<(Vec<PathBuf>, Vec<anyhow::Error>)> {
     ensure!(!osd.is_running(), "osd.{} runs: stop it first", osd.home.id);
+    let _turn = osd.home.turn()?;
     if is_mounted(&osd.home.path(DB_MOUNT))? {
         unmount(&osd.home.path(DB_MOUNT))?;
     }
