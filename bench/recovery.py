@@ -12,14 +12,14 @@ osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mCl
   backfill  the same, with half as many again in few placement groups: no log tells
   fifth     in a pool of --fill objects of 16 KiB and --fill-large of 4 MiB an OSD is away while a fifth of each is overwritten
   replace   in that pool an OSD gets an empty disk under its old number, as docs/operations.md says
-  grow      of that pool, an OSD more is started: what is its moves there
+  grow      of that pool, an OSD more, which was started before, is marked in: what is its moves there
   fifth-quiet, replace-quiet
             the same without a client
   move      of a pool with two copies an OSD is marked out: what it held moves, degraded for nobody
   failover  the primary of an object is killed while it is written, thrice: until the next write of it is acknowledged; also
             the lead monitor of three, thrice, with a client that gives commands, too: how long writes pause, and from the kill until
             a command given since is answered
-Counted is from the moment the OSD is started, or marked out, until every placement group is active+clean; meanwhile, and for eight
+Counted is from the moment the OSD is started, or marked in or out, until every placement group is active+clean; meanwhile, and for eight
 seconds before, the stock librados overwrites objects of 4 KiB, sixteen at a time or --rate a second. Copies per second are copies made per second.
 """
 import json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
@@ -59,6 +59,15 @@ def start_empty(cluster, osd):
         start_again(cluster, osd)
     else:
         cluster.make_osd(osd)
+
+def start_kept_out(cluster, osd):
+    """A new one, empty and up, and out."""
+    ceph(cluster, "osd", "set", "noin")
+    start_empty(cluster, osd)
+    while not any(o["osd"] == osd and o["up"] for o in json.loads(ceph(cluster, "osd", "dump", "-f", "json"))["osds"]):
+        time.sleep(0.2)
+    ceph(cluster, "osd", "unset", "noin")
+    wait_clean(cluster, 120)
 
 def pgmap(cluster):
     return json.loads(ceph(cluster, "-s", "-f", "json"))["pgmap"]
@@ -191,7 +200,9 @@ def measure(cluster, scenario, a):
             stop_osd(cluster, 2)
         if scenario.startswith("fifth"):
             fill(cluster, pool, a, part=5)
-        elif scenario != "grow":
+        elif scenario == "grow":
+            start_kept_out(cluster, 3)
+        else:
             empty_disk(cluster, 2)
     else:
         # With few placement groups there are more writes to each than any log keeps.
@@ -219,7 +230,7 @@ def measure(cluster, scenario, a):
     elif scenario.startswith("replace"):
         start_empty(cluster, 2)
     elif scenario == "grow":
-        start_empty(cluster, 3)
+        ceph(cluster, "osd", "in", "3")
     else:
         start_again(cluster, 2)
     try:
