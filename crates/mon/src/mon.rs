@@ -12,7 +12,7 @@ use crate::env::{Env, Quorum};
 use crate::raft::{Progress, Raft, RaftError};
 use crate::services::State;
 use crate::services::log::Author;
-use crate::services::osdmap::Trim;
+use crate::services::osdmap::{Publishing, Trim};
 use crate::session::{Peer, Session, SessionId};
 use crate::txn::{self, STATE_PREFIX, StateError, Txn};
 use crate::members::Members;
@@ -383,7 +383,8 @@ impl<K: Kv> Mon<K> {
         if let Some(state) = self.state.as_mut().filter(|s| s.osdmap.is_dirty()) {
             let needed = self.osds.maps_needed_from(&state.osdmap.map);
             let kept = self.env.int(state, "mon_min_osdmap_epochs", 500).clamp(1, i64::from(u32::MAX)) as u32;
-            state.osdmap.publish(now, Trim { needed, kept }, &mut self.txn);
+            let primes = self.env.bool(state, "mon_osd_prime_pg_temp", true);
+            state.osdmap.publish(now, Publishing { trim: Trim { needed, kept }, primes }, &mut self.txn);
             self.pace.publishes(now.mono);
         }
     }

@@ -34,6 +34,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("mon_osd_auto_mark_in", Bool, Advanced, "false", "mark every OSD that boots in").of(&["mon"]).runtime().effective(),
     opt("mon_osd_auto_mark_auto_out_in", Bool, Advanced, "true", "mark an OSD in that was marked out by itself").of(&["mon"]).runtime().effective(),
     opt("mon_osd_auto_mark_new_in", Bool, Advanced, "true", "mark new OSDs in").of(&["mon"]).runtime().effective(),
+    opt("mon_osd_prime_pg_temp", Bool, Advanced, "true", "have those who have data that is to move go on acting in the same epoch").of(&["mon"]).runtime().effective(),
     opt("mon_osd_adjust_heartbeat_grace", Bool, Advanced, "true", "wait longer for OSDs that were slow before").of(&["mon"]).runtime().effective(),
     opt("mon_osd_adjust_down_out_interval", Bool, Advanced, "true", "wait longer for OSDs that were away before").of(&["mon"]).runtime().effective(),
     opt("mon_osd_report_timeout", Int, Advanced, "900", "seconds without a beacon until an OSD is marked down").of(&["mon"]).runtime().effective(),

@@ -13,6 +13,7 @@ pub mod log;
 pub mod mgr;
 pub mod monmap;
 pub mod osdmap;
+mod prime;
 mod upmaps;
 
 use crate::txn::StateError;

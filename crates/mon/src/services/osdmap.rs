@@ -3,7 +3,7 @@
 //! Upstream: src/mon/OSDMonitor.cc.
 
 use super::fences::Fences;
-use super::upmaps;
+use super::{prime, upmaps};
 use crate::txn::{self, StateError, Txn, state_key};
 use bytes::Bytes;
 use crush::CrushMap;
@@ -46,6 +46,14 @@ pub struct Trim {
     pub needed: Epoch,
     /// So many of the newest (`mon_min_osdmap_epochs`).
     pub kept: u32,
+}
+
+/// How an epoch is published.
+#[derive(Debug, Clone, Copy)]
+pub struct Publishing {
+    pub trim: Trim,
+    /// Who has data that is to move goes on acting in the same epoch (`mon_osd_prime_pg_temp`).
+    pub primes: bool,
 }
 
 impl OsdMapService {
@@ -183,7 +191,7 @@ impl OsdMapService {
 
     /// Publishes the changes as the next epoch, and drops old ones. Panics if the changes do not fit the map: that is a mistake
     /// of ours.
-    pub fn publish(&mut self, now: Now, trim: Trim, txn: &mut Txn) {
+    pub fn publish(&mut self, now: Now, how: Publishing, txn: &mut Txn) {
         if !self.dirty {
             return;
         }
@@ -212,7 +220,17 @@ impl OsdMapService {
         if upmaps::may_matter(&inc) && upmaps::clean(&self.map, &next, &mut inc) {
             next = apply(&inc);
         }
-        if note_alive(&std::mem::take(&mut self.asked), &next, &mut inc) {
+        let mut serve_on = std::mem::take(&mut self.asked);
+        if how.primes && prime::may_matter(&inc) {
+            let kept = prime::keep_acting(&self.map, &next, &mut inc);
+            if !kept.is_empty() {
+                next = apply(&inc);
+            }
+            // They acted before, too: what is said of their primaries adds nobody to whom it matters who was there. Where others die it may.
+            let any_falls = inc.new_state.iter().any(|(osd, flip)| fallen((osd, flip)).is_some());
+            serve_on.extend(kept.into_iter().filter(|_| !any_falls));
+        }
+        if note_alive(&serve_on, &next, &mut inc) {
             next = apply(&inc);
         }
         let (full, step) = inc.publish(&mut next);
@@ -220,7 +238,7 @@ impl OsdMapService {
         self.keep(full, step, txn);
         self.pending = OsdMapIncremental::new(self.map.fsid, self.map.epoch.next(), now.wall);
         self.dirty = false;
-        self.trim(trim, txn);
+        self.trim(how.trim, txn);
     }
 
     /// The full map of an epoch made lately.

@@ -50,6 +50,33 @@ fn upmaps_are_checked_as_stock_checks_them() {
 }
 
 #[test]
+fn who_has_the_data_goes_on_acting_in_the_epoch_that_moves_it() {
+    for primes in [true, false] {
+        let mut lab = with_pool();
+        lab.ok(json!({"prefix": "config set", "who": "mon", "name": "mon_osd_prime_pg_temp", "value": primes.to_string()}));
+        lab.ok(json!({"prefix": "osd out", "ids": ["2"]}));
+        lab.pass(Duration::from_millis(200));
+        // No OSD here moves anything, nor says so: what was kept then is not given up.
+        let before = lab.json(json!({"prefix": "osd dump"}));
+        lab.ok(json!({"prefix": "osd pool create", "pool": "q", "pg_num": 8, "size": 2}));
+        lab.pass(Duration::from_millis(200));
+        let placed = |lab: &mut Lab| -> Vec<Value> { (0..8).map(|n| lab.json(json!({"prefix": "pg map", "pgid": format!("2.{n}")}))).collect() };
+        let was = placed(&mut lab);
+        lab.ok(json!({"prefix": "osd in", "ids": ["2"]}));
+        lab.pass(Duration::from_millis(200));
+        let (is, dump) = (placed(&mut lab), lab.json(json!({"prefix": "osd dump"})));
+        assert_eq!(dump["epoch"].as_u64().unwrap(), before["epoch"].as_u64().unwrap() + 2);
+        let moved = |n: &usize| was[*n]["up"] != is[*n]["up"];
+        assert!((0..8).any(|n| moved(&n)), "{is:?}");
+        for n in (0..8).filter(moved) {
+            assert_eq!(is[n]["acting"], if primes { &was[n] } else { &is[n] }[if primes { "acting" } else { "up" }]);
+            let primary = is[n]["acting"][0].as_u64().unwrap() as usize;
+            assert_eq!(dump["osds"][primary]["up_thru"] == dump["epoch"], primes, "nothing more is waited for");
+        }
+    }
+}
+
+#[test]
 fn a_primary_is_mapped_only_where_all_clients_understand_it() {
     let mut lab = with_pool();
     let (up, other) = placed(&mut lab, "1.3");
