@@ -194,6 +194,7 @@ pub(crate) struct Shared {
     pub merge_news: bool,
     /// One less is on its way: PGs may wait for that.
     pub recovery_freed: bool,
+    pub removals: crate::pg::Removals,
     /// Objects that may still be counted in this turn of housekeeping.
     pub recount_budget: usize,
     /// The process has much too much memory: one object after the other.

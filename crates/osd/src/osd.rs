@@ -158,6 +158,7 @@ impl Osd {
             disk_is_slow: false,
             shares: crate::shares::shares(&commands.config),
             recovery_freed: false,
+            removals: Default::default(),
             recount_budget: 0,
             squeezed: false,
             spaces: Default::default(),
@@ -397,6 +398,9 @@ impl Osd {
             }
             TxcRoute::Pg { pgid, round, step } => {
                 let removed = step == PgStep::Removed;
+                if removed {
+                    cx.sh.removals.batch_done();
+                }
                 let Some(pg) = self.pgs.get_mut(&pgid) else { return };
                 pg.handle_step(&mut cx, round, step);
                 if removed && pg.is_removed() {
@@ -417,6 +421,12 @@ impl Osd {
                 if cx.sh.recovery_has_room(now.mono) {
                     pg.recover(&mut cx);
                 }
+            }
+        }
+        while let Some(pgid) = self.sh.removals.next() {
+            let mut cx = Cx { now, disk: &mut *disk, sh: &mut self.sh, fx: &mut *fx };
+            if let Some(pg) = self.pgs.get_mut(&pgid) {
+                pg.remove_batch(&mut cx);
             }
         }
         if std::mem::take(&mut self.sh.merge_news) {

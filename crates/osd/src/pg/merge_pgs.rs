@@ -74,12 +74,8 @@ pub(super) fn merge_all(pgs: &mut BTreeMap<PgId, Pg>, cx: &mut Cx<'_>, old: &Osd
             }
             other => other,
         };
-        // Where the target was being removed already, the next step of that is on its way.
-        let goes_on = target.as_ref().is_some_and(|pg| matches!(pg.stage, Stage::Removing) && pg.exists_on_disk);
-        if let Some(mut pg) = merge(cx, id, target, sources, old, new) {
-            if matches!(pg.stage, Stage::Removing) && !goes_on {
-                pg.continue_removal(cx);
-            }
+        if let Some(pg) = merge(cx, id, target, sources, old, new) {
+            pg.continue_removal(cx);
             pgs.insert(id, pg);
         }
     }

@@ -50,6 +50,7 @@ pub(crate) use op::{ClientOp, OpSource};
 pub(crate) use query::offset;
 pub(crate) use repop::write_of_row;
 pub(crate) use recount::BUDGET as RECOUNT_BUDGET;
+pub(crate) use remove::Removals;
 pub(crate) use scrub::{ScrubOptions, Wanted};
 pub(crate) use slots::tell_slots;
 pub(crate) use split::advance_all;
@@ -107,6 +108,8 @@ pub(crate) struct Pg {
     /// Objects before it are stored as the log says, or are missing and known to be; of those behind it nothing is known.
     /// `max` while no backfill is under way.
     pub last_backfill: HObject,
+    /// What was deleted of a copy that goes lay before it.
+    removed_to: HObject,
     /// Objects before `last_backfill`, while that is not `max`.
     pub backfilled: i64,
     pub log: PgLog,
@@ -179,6 +182,7 @@ impl Pg {
             last_epoch_started: Epoch(0),
             history,
             last_backfill: HObject::max(),
+            removed_to: HObject::min(),
             backfilled: 0,
             log: PgLog::default(),
             missing: BTreeMap::new(),

@@ -1,13 +1,41 @@
 //! Deleting a copy that nobody needs: of a PG that moved elsewhere, or of a pool that is gone.
+//!
+//! It waits for everybody: PGs take turns, one batch of all of them is under way, and a batch is soon done with.
 
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, PgStep, TxcRoute};
 use store::Transaction;
-use types::HObject;
+use std::collections::VecDeque;
 use types::msg::internal_osd::PgBody;
+use types::{HObject, PgId};
 
-/// Objects deleted per transaction.
-const BATCH: usize = 128;
+/// Objects deleted per transaction: they are looked up one by one, and clients wait meanwhile.
+const BATCH: usize = 32;
+
+/// Whose batch is next.
+#[derive(Debug, Default)]
+pub struct Removals {
+    under_way: bool,
+    waiting: VecDeque<PgId>,
+}
+
+impl Removals {
+    fn join(&mut self, pg: PgId) {
+        if !self.waiting.contains(&pg) {
+            self.waiting.push_back(pg);
+        }
+    }
+
+    /// Whose turn it is, if nobody has one.
+    pub fn next(&mut self) -> Option<PgId> {
+        if self.under_way { None } else { self.waiting.pop_front() }
+    }
+
+    /// A batch is on stable storage, whatever has become of its PG.
+    pub fn batch_done(&mut self) {
+        self.under_way = false;
+    }
+}
 
 impl Pg {
     /// The PG is whole without them: strays may delete their copies.
@@ -25,17 +53,30 @@ impl Pg {
         self.drop_interval_state(cx);
         self.stage = Stage::Removing;
         self.last_backfill = HObject::min();
+        self.removed_to = HObject::min();
         self.continue_removal(cx);
     }
 
+    /// Waits for its turn to delete what there is left.
+    pub(super) fn continue_removal(&self, cx: &mut Cx<'_>) {
+        if matches!(self.stage, Stage::Removing) && self.exists_on_disk {
+            cx.sh.removals.join(self.id);
+        }
+    }
+
     /// Deletes a batch, or the collection when it is empty. True removal is seen by `is_removed`.
-    pub(super) fn continue_removal(&mut self, cx: &mut Cx<'_>) {
+    pub fn remove_batch(&mut self, cx: &mut Cx<'_>) {
         if !matches!(self.stage, Stage::Removing) || !self.exists_on_disk {
             return;
         }
-        let objects = match cx.disk.list(self.coll, &HObject::min(), &HObject::max(), BATCH) {
-            Ok((objects, _)) => objects,
-            Err(e) => return tracing::error!(pg = %self.id, "cannot be removed: {e}"),
+        // From where the last one ended: the engine would walk over everything that was deleted before.
+        let mut from = std::mem::replace(&mut self.removed_to, HObject::min());
+        let objects = loop {
+            match cx.disk.list(self.coll, &from, &HObject::max(), BATCH) {
+                Ok((objects, _)) if objects.is_empty() && from != HObject::min() => from = HObject::min(),
+                Ok((objects, _)) => break objects,
+                Err(e) => return tracing::error!(pg = %self.id, "cannot be removed: {e}"),
+            }
         };
         let mut txn = Transaction::new(self.coll);
         if objects.is_empty() {
@@ -45,8 +86,10 @@ impl Pg {
             // A copy half gone must not be taken for one.
             self.put_meta(&mut txn);
             objects.iter().for_each(|o| txn.remove(o));
+            self.removed_to = objects[objects.len() - 1].clone();
         }
         let route = TxcRoute::Pg { pgid: self.id, round: self.round(), step: PgStep::Removed };
+        cx.sh.removals.under_way = true;
         cx.submit_routed(txn, route);
     }
 

@@ -37,10 +37,8 @@ pub(crate) fn advance_all(pgs: &mut BTreeMap<PgId, Pg>, cx: &mut Cx<'_>, old: &O
         let pg_num = new.pool_by_id(id.pool).map_or(0, |p| p.pg_num);
         let children: Vec<PgId> = children_of(id, bits, pg_num).filter(|child| !pgs.contains_key(child)).collect();
         let Some(parent) = pgs.get_mut(&id) else { continue };
-        for mut child in parent.split(cx, bits, &children, new) {
-            if matches!(child.stage, Stage::Removing) {
-                child.continue_removal(cx);
-            }
+        for child in parent.split(cx, bits, &children, new) {
+            child.continue_removal(cx);
             pgs.insert(child.id, child);
         }
     }

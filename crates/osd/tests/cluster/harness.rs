@@ -86,6 +86,8 @@ pub struct Cluster {
     pub mon_is_deaf: bool,
     /// What the first of two says to the second is on its way for as long as they are here.
     pub held: BTreeSet<(OsdId, OsdId)>,
+    /// Its disk ends nothing for as long as this is so.
+    pub stuck_disk: Option<OsdId>,
     pub witness: Option<Witness>,
     /// What clients' writes are to leave as it is: the newest snapshot there ever was, and those there are; and what reads are of.
     pub kept: (Snap, Vec<Snap>),
@@ -173,6 +175,7 @@ impl Cluster {
             maps_given: Vec::new(),
             mon_is_deaf: false,
             held: BTreeSet::new(),
+            stuck_disk: None,
             witness: None,
             kept: (Snap(0), Vec::new()),
             at: Snap::HEAD,
@@ -599,7 +602,7 @@ impl Cluster {
         let ready: Vec<(Peer, OsdId)> = self.net.iter().filter(|(k, q)| !q.is_empty() && !parted(k)).map(|(k, _)| *k).collect();
         let disks: Vec<OsdId> = (0..self.daemons.len() as i32)
             .map(OsdId)
-            .filter(|o| self.is_running(*o) && !self.daemons[o.0 as usize].disk.pending().is_empty())
+            .filter(|o| self.is_running(*o) && self.stuck_disk != Some(*o) && !self.daemons[o.0 as usize].disk.pending().is_empty())
             .collect();
         let (n, d) = (ready.len(), disks.len());
         if self.map_dirty && (n + d == 0 || self.rng.random_ratio(1, 20)) {

@@ -2,7 +2,7 @@
 //!
 //! Upstream: doc/dev/osd_internals/osd_internals.rst, pg_removal.rst.
 
-use crate::harness::Cluster;
+use crate::harness::{Cluster, POOL};
 use rand::Rng;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -80,4 +80,26 @@ fn an_order_to_delete_that_comes_late_does_not_hit_a_copy_that_is_wanted_again()
         assert_eq!(c.stored(leaves, pg).len(), OBJECTS);
         c.invariant_copies_agree();
     }
+}
+
+#[test]
+fn copies_that_are_deleted_take_turns() {
+    let mut c = Cluster::new(1530, 3, 8);
+    c.append_to(0..OBJECTS, "x");
+    c.settle();
+    let (pgs, osd) = (c.pgs(), OsdId(0));
+    let held = |c: &mut Cluster| -> Vec<usize> { pgs.iter().map(|pg| c.stored(osd, *pg).len()).collect() };
+    let before = held(&mut c);
+    c.stuck_disk = Some(osd);
+    c.map.pools.remove(&POOL);
+    c.map.pool_name.remove(&POOL);
+    c.publish();
+    c.run(3000);
+    assert!(pgs.iter().all(|pg| c.line_of(osd, *pg).contains("ToDelete")), "{}", c.line_of(osd, pgs[0]));
+    let now = held(&mut c);
+    let gone: Vec<usize> = before.iter().zip(&now).filter(|(a, b)| a != b).map(|(a, b)| a - b).collect();
+    assert!(gone.len() == 1 && gone[0] <= 32, "{before:?} {now:?}");
+    c.stuck_disk = None;
+    c.run(3000);
+    assert_eq!(held(&mut c).iter().sum::<usize>(), 0, "{}", c.line_of(osd, pgs[0]));
 }
