@@ -216,7 +216,11 @@ def measure(cluster, scenario, a):
         write(cluster, pool, count, size)
     row = {}
     if not quiet:
-        before = json.loads(output(client(cluster, pool, 8, a.rate)))
+        before = client(cluster, pool, 8, a.rate)
+        # To start `ceph` takes a core for a moment, as it will when something is begun.
+        time.sleep(4)
+        ceph(cluster, "osd", "stat")
+        before = json.loads(output(before))
         row = {k + " before": v for k, v in before.items()}
         work = client(cluster, pool, 3600, a.rate)
         time.sleep(3)

@@ -9,26 +9,40 @@ use types::Mono;
 /// So many requests tell something, or as many as came in so long.
 const ENOUGH: usize = 50;
 const LONG: Duration = Duration::from_secs(2);
-/// Of a hundred requests all but one are to be answered within that, or within twice of what they take while nothing moves.
-const GOAL: Duration = Duration::from_millis(100);
-/// How long an object on its way may take, at least, at most, and until clients have been felt.
-const LEAST: Duration = Duration::from_millis(50);
-const MOST: Duration = Duration::from_millis(500);
-const FIRST: Duration = Duration::from_millis(100);
+
+/// What is aimed at.
+#[derive(Debug, PartialEq, Eq)]
+struct Aim {
+    /// Of a hundred requests all but one are to be answered within that, or within twice of what they take while nothing moves.
+    goal: Duration,
+    /// How long an object on its way may take, at least, at most, and until clients have been felt.
+    least: Duration,
+    most: Duration,
+    first: Duration,
+}
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+const OF_SLOW: Aim = Aim { goal: ms(100), least: ms(50), most: ms(500), first: ms(100) };
+/// With less there would be one object at a time, with all the work around each and a flush of its own (docs/decisions/2026-11-28-what-waits-for-a-quick-disk.md).
+const OF_QUICK: Aim = Aim { goal: ms(4), least: ms(5), most: ms(24), first: ms(5) };
 
 #[derive(Debug)]
 pub(crate) struct Felt {
     /// Of requests since the last look.
     latencies: Vec<Duration>,
     looked: Mono,
-    /// The 99th percentile while nothing moves.
+    /// The 99th percentile while nothing moves, of most looks.
     alone: Duration,
     target: Duration,
+    aim: &'static Aim,
 }
 
 impl Default for Felt {
     fn default() -> Self {
-        Felt { latencies: Vec::new(), looked: Mono::default(), alone: Duration::ZERO, target: FIRST }
+        Felt { latencies: Vec::new(), looked: Mono::default(), alone: Duration::ZERO, target: OF_QUICK.first, aim: &OF_QUICK }
     }
 }
 
@@ -48,7 +62,15 @@ impl Felt {
 
     /// What clients are to feel at most: the 99th percentile.
     pub fn goal(&self) -> Duration {
-        GOAL.max(2 * self.alone)
+        self.aim.goal.max(2 * self.alone)
+    }
+
+    /// Whether the disk is known to be slow.
+    pub fn set_slow(&mut self, slow: bool) {
+        let aim = if slow { &OF_SLOW } else { &OF_QUICK };
+        if self.aim != aim {
+            (self.aim, self.target) = (aim, aim.first);
+        }
     }
 
     /// Looks at what was noted, now and then. `moves`: objects were on their way. `denied`: recovery has had less of our disk than it is promised, and then it
@@ -63,7 +85,12 @@ impl Felt {
         let p99 = *p99;
         self.latencies.clear();
         if !moves {
-            self.alone = if self.alone.is_zero() { p99 } else { (self.alone * 3 + p99) / 4 };
+            // Towards the middle of them: a few requests make each, and one that waited for something else would tell of it for long.
+            self.alone = match self.alone {
+                Duration::ZERO => p99,
+                less if less < p99 => p99.min(less * 9 / 8),
+                more => p99.max(more * 7 / 8),
+            };
             return;
         }
         self.target = match p99 {
@@ -72,7 +99,7 @@ impl Felt {
             little if little < self.goal() / 2 => self.target * 2,
             _ => self.target * 9 / 8,
         };
-        self.target = self.target.clamp(LEAST, MOST);
+        self.target = self.target.clamp(self.aim.least, self.aim.most);
     }
 }
 
@@ -87,7 +114,7 @@ mod tests {
 
     fn feel_denied(f: &mut Felt, from: u64, seconds: u64, longest: Duration, moves: bool, denied: bool) {
         for second in from..from + seconds {
-            (0..9).for_each(|_| f.note(Duration::from_millis(1)));
+            (0..9).for_each(|_| f.note(Duration::from_micros(100)));
             f.note(longest);
             f.look(Mono(second * 1_000_000_000), moves, denied);
         }
@@ -95,31 +122,59 @@ mod tests {
 
     #[test]
     fn recovery_gives_way_while_clients_wait_and_takes_more_when_they_do_not() {
-        let ms = Duration::from_millis;
-        let mut f = Felt::default();
-        feel(&mut f, 10, 10, ms(5), false);
-        assert_eq!((f.target(), f.goal()), (FIRST, GOAL));
-        feel(&mut f, 20, 10, ms(5), true);
-        assert_eq!(f.target(), MOST);
-        feel(&mut f, 30, 20, ms(150), true);
-        assert_eq!(f.target(), LEAST);
-        feel(&mut f, 50, 4, ms(80), true);
-        assert!(f.target() > LEAST && f.target() < FIRST);
+        for (slow, aim) in [(true, OF_SLOW), (false, OF_QUICK)] {
+            let mut f = Felt::default();
+            f.set_slow(slow);
+            feel(&mut f, 10, 10, aim.goal / 20, false);
+            assert_eq!((f.target(), f.goal()), (aim.first, aim.goal));
+            feel(&mut f, 20, 10, aim.goal / 20, true);
+            assert_eq!(f.target(), aim.most);
+            feel(&mut f, 30, 20, aim.goal * 3 / 2, true);
+            assert_eq!(f.target(), aim.least);
+            feel(&mut f, 50, 4, aim.goal * 4 / 5, true);
+            assert!(f.target() > aim.least && f.target() < 2 * aim.least);
+        }
     }
 
     #[test]
     fn what_recovery_is_promised_it_takes_whatever_clients_feel() {
         let mut f = Felt::default();
-        feel_denied(&mut f, 10, 20, Duration::from_millis(300), true, true);
-        assert_eq!(f.target(), MOST);
+        feel_denied(&mut f, 10, 20, ms(300), true, true);
+        assert_eq!(f.target(), OF_QUICK.most);
     }
 
     #[test]
     fn whose_requests_are_slow_anyway_is_not_spared_for_that() {
         let mut f = Felt::default();
-        feel(&mut f, 10, 60, Duration::from_millis(300), false);
-        assert!(f.goal() > Duration::from_millis(500));
-        feel(&mut f, 70, 20, Duration::from_millis(400), true);
-        assert!(f.target() > FIRST);
+        f.set_slow(true);
+        feel(&mut f, 10, 60, ms(300), false);
+        assert!(f.goal() > ms(500));
+        feel(&mut f, 70, 20, ms(400), true);
+        assert!(f.target() > OF_SLOW.first);
+    }
+
+    #[test]
+    fn one_request_that_waited_for_something_else_is_soon_forgotten() {
+        let mut f = Felt::default();
+        feel(&mut f, 10, 10, ms(5), false);
+        for n in 0..20 {
+            let longest = if n % 4 == 0 { ms(400) } else { ms(5) };
+            feel(&mut f, 20 + n, 1, longest, false);
+            assert!(f.goal() < ms(12), "{:?}", f.goal());
+        }
+        feel(&mut f, 40, 100, ms(50), false);
+        assert_eq!(f.goal(), ms(100));
+    }
+
+    #[test]
+    fn a_disk_that_turns_out_to_be_slow_has_more_time() {
+        let mut f = Felt::default();
+        feel(&mut f, 10, 20, ms(50), true);
+        assert_eq!(f.target(), OF_QUICK.least);
+        f.set_slow(true);
+        assert_eq!((f.target(), f.goal()), (OF_SLOW.first, OF_SLOW.goal));
+        feel(&mut f, 30, 1, ms(90), true);
+        f.set_slow(true);
+        assert!(f.target() > OF_SLOW.first, "it is told so again and again");
     }
 }

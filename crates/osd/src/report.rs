@@ -181,6 +181,7 @@ impl Osd {
         }
         self.look_at_device(now, disk, fx);
         let denied = self.promise.is_denied(now.mono, disk, self.sh.shares[Class::Recovery as usize].reservation);
+        self.sh.felt.set_slow(self.sh.disk_is_slow);
         self.sh.felt.look(now.mono, self.sh.recovery_active > 0, denied);
         self.configure_store(disk);
         self.tell_memory(now, disk, fx);
