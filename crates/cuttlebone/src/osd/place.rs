@@ -337,10 +337,12 @@ mod tests {
         fs::create_dir_all(&dir).unwrap();
         let home = Home { dir, id: 0 };
         let turn = home.turn().unwrap();
-        let mut tool = Command::new("sleep").arg("0.3").spawn().unwrap();
+        let mut tool = Command::new("sh").args(["-c", "sleep 0.3; touch done"]).current_dir(&home.dir).spawn().unwrap();
         drop(turn);
         let _turn = home.turn().unwrap();
-        assert!(tool.try_wait().unwrap().is_some(), "it is still at work");
+        // Not that it has ended: what it has open is closed a moment before that is known.
+        assert!(home.path("done").exists(), "it is still at work");
+        tool.wait().unwrap();
         fs::remove_dir_all(&home.dir).unwrap();
     }
 }
