@@ -4,8 +4,8 @@
 //! Upstream: OSDMonitor::prime_pg_temp in src/mon/OSDMonitor.cc (`mon_osd_prime_pg_temp`).
 
 use std::collections::BTreeSet;
-use types::PgId;
 use types::map::{OsdMap, OsdMapIncremental, PgPool};
+use types::{OsdId, PgId};
 
 /// With more PGs than that none is looked at: it would take the monitor too long.
 const PGS_MAX: u32 = 32_768;
@@ -27,8 +27,11 @@ pub fn keep_acting(map: &OsdMap, next: &OsdMap, step: &mut OsdMapIncremental) ->
         for seed in 0..was.pg_num.min(pool.pg_num) {
             let pg = PgId { pool: *id, seed };
             let merges = pool.merging().is_some_and(|(source, target)| seed == source || seed == target);
-            if !merges && !step.new_pg_temp.contains_key(&pg) && goes_on(map, next, pool, pg) {
-                step.new_pg_temp.insert(pg, map.pg_to_up_acting(pg).acting);
+            if merges || step.new_pg_temp.contains_key(&pg) {
+                continue;
+            }
+            if let Some(acting) = goes_on(map, next, pool, pg) {
+                step.new_pg_temp.insert(pg, acting);
                 kept.insert(pg);
             }
         }
@@ -36,19 +39,20 @@ pub fn keep_acting(map: &OsdMap, next: &OsdMap, step: &mut OsdMapIncremental) ->
     kept
 }
 
-/// Would somebody new act, though as many as are wanted act now, and stay?
-fn goes_on(map: &OsdMap, next: &OsdMap, pool: &PgPool, pg: PgId) -> bool {
+/// Who acts now, if somebody new would, though they are as many as are wanted, and stay.
+fn goes_on(map: &OsdMap, next: &OsdMap, pool: &PgPool, pg: PgId) -> Option<Vec<OsdId>> {
     let (now, then) = (map.pg_to_up_acting(pg).acting, next.pg_to_up_acting(pg).acting);
     // Chunks have places: to change them is to move.
     let moves = if pool.is_erasure() { now != then } else { then.iter().any(|osd| !now.contains(osd)) };
-    moves && now.len() == usize::from(pool.size) && now.iter().all(|osd| next.is_up(*osd))
+    let stay = now.len() == usize::from(pool.size) && now.iter().all(|osd| next.is_up(*osd));
+    (moves && stay).then_some(now)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::Arc;
-    use types::{Epoch, OsdId, PoolId, Utime};
+    use types::{Epoch, PoolId, Utime};
 
     const PGS: u32 = 32;
 

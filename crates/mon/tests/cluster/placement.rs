@@ -69,7 +69,8 @@ fn who_has_the_data_goes_on_acting_in_the_epoch_that_moves_it() {
         let moved = |n: &usize| was[*n]["up"] != is[*n]["up"];
         assert!((0..8).any(|n| moved(&n)), "{is:?}");
         for n in (0..8).filter(moved) {
-            assert_eq!(is[n]["acting"], if primes { &was[n] } else { &is[n] }[if primes { "acting" } else { "up" }]);
+            let acts = if primes { &was[n]["acting"] } else { &is[n]["up"] };
+            assert_eq!(is[n]["acting"], *acts);
             let primary = is[n]["acting"][0].as_u64().unwrap() as usize;
             assert_eq!(dump["osds"][primary]["up_thru"] == dump["epoch"], primes, "nothing more is waited for");
         }

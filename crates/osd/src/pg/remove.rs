@@ -57,16 +57,21 @@ impl Pg {
         self.continue_removal(cx);
     }
 
+    /// True if there is something left to delete.
+    fn has_to_go(&self) -> bool {
+        self.is_removing() && self.exists_on_disk
+    }
+
     /// Waits for its turn to delete what there is left.
     pub(super) fn continue_removal(&self, cx: &mut Cx<'_>) {
-        if matches!(self.stage, Stage::Removing) && self.exists_on_disk {
+        if self.has_to_go() {
             cx.sh.removals.join(self.id);
         }
     }
 
     /// Deletes a batch, or the collection when it is empty. True removal is seen by `is_removed`.
     pub fn remove_batch(&mut self, cx: &mut Cx<'_>) {
-        if !matches!(self.stage, Stage::Removing) || !self.exists_on_disk {
+        if !self.has_to_go() {
             return;
         }
         // From where the last one ended: the engine would walk over everything that was deleted before.
@@ -108,6 +113,6 @@ impl Pg {
 
     /// True if nothing of it is left, on disk or in flight.
     pub fn is_removed(&self) -> bool {
-        matches!(self.stage, Stage::Removing) && !self.exists_on_disk && self.anew.is_none()
+        self.is_removing() && !self.exists_on_disk && self.anew.is_none()
     }
 }
