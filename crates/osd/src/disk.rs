@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use store::{
     BlockDev, Bulk, Compressed, DeviceFacts, DeviceUse, Kv, Memory, ObjectStat, PlaceId, Placed, Policy, ReadData, ReadFlags, ReadId, StatFs, Store, StoreMemory, Transaction, Tuning,
-    TxcId,
+    TxcId, WriteBuffer,
 };
 use types::msg::BufList;
 use types::{Errno, HObject, Now, PoolId, ShardPgId};
@@ -55,6 +55,8 @@ pub trait Disk {
     fn drop_caches(&mut self);
     fn perf(&mut self) -> Vec<&mut PerfCounters>;
     fn device_use(&self) -> DeviceUse;
+    /// See `BlockDev::buffer`.
+    fn buffer(&self, len: usize) -> Box<dyn WriteBuffer>;
 }
 
 /// Keys with their values, ascending.
@@ -160,5 +162,8 @@ impl<D: BlockDev, K: Kv> Disk for Store<D, K> {
     }
     fn device_use(&self) -> DeviceUse {
         Store::device_use(self)
+    }
+    fn buffer(&self, len: usize) -> Box<dyn WriteBuffer> {
+        Store::buffer(self, len)
     }
 }

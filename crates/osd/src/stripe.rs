@@ -14,6 +14,7 @@ use crate::ops::{Fetched, ReadKey};
 use bytes::Bytes;
 use ec::Code;
 use std::ops::Range;
+use store::WriteBuffer;
 use types::Errno;
 use types::map::{OsdMap, PgPool};
 use types::msg::{BLOCK_BYTES, BufList};
@@ -142,8 +143,9 @@ impl Striping {
 
     /// What a write to an object of `size` bytes is on each shard. EOPNOTSUPP for omaps, and for changing part of a stripe in the same
     /// message that made the object what a clone is.
-    pub fn encode(&self, mutation: &Mutation, size: u64, fetched: &Fetched) -> Result<Encoded, Errno> {
-        let mut run = Encoding::new(self, size, fetched);
+    /// `buffers` has memory for coding chunks.
+    pub fn encode(&self, mutation: &Mutation, size: u64, fetched: &Fetched, buffers: Buffers<'_>) -> Result<Encoded, Errno> {
+        let mut run = Encoding::new(self, size, fetched, buffers);
         let changes_data = |s: &Step| matches!(s, Step::Write { .. } | Step::Zero { .. } | Step::Truncate { .. } | Step::Remove | Step::BecomeClone { .. });
         let (first, last) = (mutation.steps.iter().position(changes_data), mutation.steps.iter().rposition(changes_data));
         run.is_alone = first == last;
@@ -202,6 +204,9 @@ impl Cuts {
     }
 }
 
+/// Memory for so many bytes.
+pub type Buffers<'a> = &'a mut dyn FnMut(usize) -> Box<dyn WriteBuffer>;
+
 /// Whole stripes: their data chunks, in the object's order.
 #[derive(Debug, Clone)]
 struct Stripes {
@@ -215,6 +220,7 @@ struct Stripes {
 struct Encoding<'a> {
     s: &'a Striping,
     fetched: &'a Fetched,
+    buffers: Buffers<'a>,
     shards: Vec<Mutation>,
     needs: Vec<ReadKey>,
     /// As it is after the steps so far.
@@ -229,9 +235,9 @@ struct Encoding<'a> {
 }
 
 impl<'a> Encoding<'a> {
-    fn new(s: &'a Striping, size: u64, fetched: &'a Fetched) -> Self {
+    fn new(s: &'a Striping, size: u64, fetched: &'a Fetched, buffers: Buffers<'a>) -> Self {
         let shards = vec![Mutation::default(); s.shards()];
-        Encoding { s, fetched, shards, needs: Vec::new(), size, stored: Some(size), written: Vec::new(), is_looked_at: false, is_alone: false }
+        Encoding { s, fetched, buffers, shards, needs: Vec::new(), size, stored: Some(size), written: Vec::new(), is_looked_at: false, is_alone: false }
     }
 
     fn step(&mut self, step: &Step) -> Result<(), Errno> {
@@ -392,18 +398,18 @@ impl<'a> Encoding<'a> {
     fn emit(&mut self, stripes: Stripes, touched: Option<Range<usize>>) {
         let (k, unit) = (self.s.k(), self.s.unit as usize);
         let off = stripes.first * self.s.unit;
-        let mut coding = vec![vec![0; stripes.chunks.len() / k * unit]; self.s.shards() - k];
-        let mut coding_crcs = vec![Vec::new(); coding.len()];
-        if self.needs.is_empty() {
-            for (stripe, chunks) in stripes.chunks.chunks(k).enumerate() {
-                let data: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
-                let mut out: Vec<&mut [u8]> = coding.iter_mut().map(|shard| &mut shard[stripe * unit..][..unit]).collect();
-                self.s.code.encode(&data, &mut out);
-                if !stripes.block_crcs.is_empty() {
-                    // Now, while the processor has them at hand.
-                    for (crcs, chunk) in coding_crcs.iter_mut().zip(out) {
-                        crcs.extend(chunk.chunks(BLOCK_BYTES).map(denc::crc32c));
-                    }
+        // While something has to be known first, nothing of it counts.
+        let coded = if self.needs.is_empty() { self.s.shards() - k } else { 0 };
+        let mut coding: Vec<Box<dyn WriteBuffer>> = (0..coded).map(|_| (self.buffers)(stripes.chunks.len() / k * unit)).collect();
+        let mut coding_crcs = vec![Vec::new(); coded];
+        for (stripe, chunks) in stripes.chunks.chunks(k).enumerate().filter(|_| coded > 0) {
+            let data: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+            let mut out: Vec<&mut [u8]> = coding.iter_mut().map(|shard| &mut shard.bytes()[stripe * unit..][..unit]).collect();
+            self.s.code.encode(&data, &mut out);
+            if !stripes.block_crcs.is_empty() {
+                // Now, while the processor has them at hand.
+                for (crcs, chunk) in coding_crcs.iter_mut().zip(out) {
+                    crcs.extend(chunk.chunks(BLOCK_BYTES).map(denc::crc32c));
                 }
             }
         }
@@ -414,7 +420,7 @@ impl<'a> Encoding<'a> {
             self.shards[shard].push(Step::Write { off, data });
         }
         for ((shard, data), crcs) in (k..).zip(coding).zip(coding_crcs) {
-            let mut data = BufList::from(Bytes::from(data));
+            let mut data = BufList::from(data.freeze());
             data.set_block_crcs(crcs);
             self.shards[shard].push(Step::Write { off, data });
         }
@@ -481,6 +487,11 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
     use store::ReadData;
 
+    /// What is not written to is seen.
+    fn dirty(len: usize) -> Box<dyn WriteBuffer> {
+        Box::new(vec![0xa5; len])
+    }
+
     /// Shards as a store would have them, and the object as it should be.
     struct Model {
         s: Striping,
@@ -508,7 +519,7 @@ mod tests {
         fn apply(&mut self, mutation: &Mutation) {
             let mut fetched = Fetched::default();
             let shards = loop {
-                match self.s.encode(mutation, self.object.len() as u64, &fetched).unwrap() {
+                match self.s.encode(mutation, self.object.len() as u64, &fetched, &mut dirty).unwrap() {
                     Encoded::Shards(shards) => break shards,
                     Encoded::Need(keys) => {
                         for key in keys {
@@ -602,12 +613,12 @@ mod tests {
         let data = |len: usize| BufList::from(Bytes::from(vec![7; len]));
         model.apply(&Mutation { steps: vec![Step::Write { off: 0, data: data(640) }] });
         let write = Mutation { steps: vec![Step::Write { off: 64 + 16 + 2, data: data(10) }] };
-        let Encoded::Need(keys) = model.s.encode(&write, 640, &Fetched::default()).unwrap() else { panic!("nothing is needed") };
+        let Encoded::Need(keys) = model.s.encode(&write, 640, &Fetched::default(), &mut dirty).unwrap() else { panic!("nothing is needed") };
         let key = |off| ReadKey { off, len: 10, sparse: false, shard: None };
         assert_eq!(keys, [key(64 + 2), key(96 + 2), key(112 + 2)]);
         let read = || Ok(ReadData { data: data(10), ..ReadData::default() });
         let fetched = Fetched { reads: keys.into_iter().map(|key| (key, read())).collect(), copy: None };
-        let Encoded::Shards(shards) = model.s.encode(&write, 640, &fetched).unwrap() else { panic!("more is needed") };
+        let Encoded::Shards(shards) = model.s.encode(&write, 640, &fetched, &mut dirty).unwrap() else { panic!("more is needed") };
         assert_eq!(shards.iter().map(|m| m.steps.len()).collect::<Vec<_>>(), [0, 1, 0, 0, 1, 1]);
     }
 
@@ -615,7 +626,7 @@ mod tests {
     fn of_many_chunks_a_small_overwrite_reads_what_it_changes() {
         let s = Striping::new(Code::new(Technique::Vandermonde, 8, 3), 16);
         let write = Mutation { steps: vec![Step::Write { off: 128 + 32 + 5, data: Bytes::from(vec![7; 3]).into() }] };
-        let Ok(Encoded::Need(keys)) = s.encode(&write, 640, &Fetched::default()) else { panic!("nothing is needed") };
+        let Ok(Encoded::Need(keys)) = s.encode(&write, 640, &Fetched::default(), &mut dirty) else { panic!("nothing is needed") };
         let key = |off, shard| ReadKey { off, len: 3, sparse: false, shard };
         assert_eq!(keys, [key(128 + 32 + 5, None), key(16 + 5, Some(8)), key(16 + 5, Some(9)), key(16 + 5, Some(10))]);
     }
@@ -625,7 +636,7 @@ mod tests {
         let s = Striping::new(Code::new(Technique::Vandermonde, 2, 1), 16);
         let data = BufList::from(Bytes::from(vec![1; 64]));
         let write = Mutation { steps: vec![Step::Write { off: 32, data }] };
-        assert!(matches!(s.encode(&write, 640, &Fetched::default()), Ok(Encoded::Shards(_))));
+        assert!(matches!(s.encode(&write, 640, &Fetched::default(), &mut dirty), Ok(Encoded::Shards(_))));
     }
 
     #[test]
@@ -638,7 +649,7 @@ mod tests {
             let mut data = BufList::from(Bytes::from(bytes.clone()));
             data.set_block_crcs(sums(&bytes));
             let write = |data| Mutation { steps: vec![Step::Write { off: s.width(), data }] };
-            let Ok(Encoded::Shards(shards)) = s.encode(&write(data), 0, &Fetched::default()) else { panic!("more is needed") };
+            let Ok(Encoded::Shards(shards)) = s.encode(&write(data), 0, &Fetched::default(), &mut dirty) else { panic!("more is needed") };
             let written = |m: &Mutation| m.steps.iter().find_map(|s| if let Step::Write { data, .. } = s { Some(data.clone()) } else { None }).unwrap();
             let pieces: Vec<BufList> = shards.iter().map(written).collect();
             let is_whole = unit.is_multiple_of(block);
@@ -672,7 +683,7 @@ mod tests {
     #[test]
     fn omaps_and_parts_of_what_was_rolled_back_are_refused() {
         let s = Striping::new(Code::new(Technique::Vandermonde, 2, 1), 16);
-        let refused = |steps| s.encode(&Mutation { steps }, 10, &Fetched::default()) == Err(Errno::EOPNOTSUPP);
+        let refused = |steps| s.encode(&Mutation { steps }, 10, &Fetched::default(), &mut dirty) == Err(Errno::EOPNOTSUPP);
         assert!(refused(vec![Step::OmapClear]));
         let write = Step::Write { off: 3, data: Bytes::from_static(b"x").into() };
         assert!(refused(vec![Step::BecomeClone { clone: Snap(3) }, write]));

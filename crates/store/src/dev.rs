@@ -8,6 +8,25 @@ use types::msg::BufList;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IoId(pub u64);
 
+/// Memory to be filled with what is written then.
+pub trait WriteBuffer {
+    /// All of it; its content is arbitrary.
+    fn bytes(&mut self) -> &mut [u8];
+
+    /// It is filled: from here on it is only read.
+    fn freeze(self: Box<Self>) -> Bytes;
+}
+
+impl WriteBuffer for Vec<u8> {
+    fn bytes(&mut self) -> &mut [u8] {
+        self
+    }
+
+    fn freeze(self: Box<Self>) -> Bytes {
+        Bytes::from(*self)
+    }
+}
+
 /// A disk, a partition, or a file standing in for one. `read`, `write` and `flush` are answered later, in any order,
 /// by the owner calling `Store::handle_io(id, result)`.
 ///
@@ -38,6 +57,11 @@ pub trait BlockDev {
     /// Writes `data` at `off`; answered with empty bytes. Pieces need no alignment in memory; aligned ones are
     /// written without a copy.
     fn write(&mut self, id: IoId, off: u64, data: BufList);
+
+    /// Memory for `len` bytes that `write` need not copy, and that need not be new from the kernel.
+    fn buffer(&self, len: usize) -> Box<dyn WriteBuffer> {
+        Box::new(vec![0; len])
+    }
 
     /// Makes every write answered so far durable; answered with empty bytes.
     fn flush(&mut self, id: IoId);

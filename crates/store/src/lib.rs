@@ -48,7 +48,7 @@ pub use budget::{Budgets, MEMORY_LEAST, Memory, Pressure};
 pub use compress::{Algorithm, Compression, CompressionMode};
 pub use config::{Policy, StoreConfig};
 pub use csum::Csum;
-pub use dev::{BlockDev, IoId};
+pub use dev::{BlockDev, IoId, WriteBuffer};
 pub use event::{Digest, MkfsError, MountError, ObjectStat, ReadData, ReadFlags, ReadId, StatFs, StoreEvent, Trust, TxcId};
 pub use fsck::{FsckError, FsckReport, fsck};
 pub use key::{KEY_PART_MAX, LOG_ROW, key_part, transient};

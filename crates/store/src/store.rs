@@ -298,6 +298,11 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.queue.depth_max = tuning.queue_depth_max.max(1);
     }
 
+    /// Memory for data that is to be written; see `BlockDev::buffer`.
+    pub fn buffer(&self, len: usize) -> Box<dyn crate::WriteBuffer> {
+        self.dev.buffer(len)
+    }
+
     /// What is in force of that.
     pub fn tuning(&self) -> Tuning {
         self.config.tuning()

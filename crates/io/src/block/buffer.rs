@@ -7,6 +7,7 @@ use bytes::Bytes;
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
+use store::WriteBuffer;
 
 const ALIGN: usize = 4096;
 /// Larger buffers are not kept. A whole RBD object fits: fresh memory of that size costs three times the copy.
@@ -236,6 +237,16 @@ impl Buffer {
     /// Shares it; the memory goes back to the pool with the last handle.
     pub fn freeze(self) -> Bytes {
         Bytes::from_owner(self)
+    }
+}
+
+impl WriteBuffer for Buffer {
+    fn bytes(&mut self) -> &mut [u8] {
+        self.as_mut()
+    }
+
+    fn freeze(self: Box<Self>) -> Bytes {
+        Buffer::freeze(*self)
     }
 }
 

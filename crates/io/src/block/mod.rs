@@ -17,7 +17,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use store::{BlockDev, IoId};
+use store::{BlockDev, IoId, WriteBuffer};
 use threads::Threads;
 use types::Errno;
 use types::msg::BufList;
@@ -271,6 +271,10 @@ impl BlockDev for FileDev {
         self.start(id, Request::Write { off, pieces: data.into_pieces(), align });
     }
 
+    fn buffer(&self, len: usize) -> Box<dyn WriteBuffer> {
+        Box::new(self.pool.get(len))
+    }
+
     fn flush(&mut self, id: IoId) {
         self.start(id, Request::Flush);
     }
@@ -404,6 +408,9 @@ mod tests {
             let data = data.unwrap();
             assert!(data[..4096].iter().all(|b| *b == i as u8) && data[4096..].iter().all(|b| *b == 0));
         }
+        let mut own = dev.buffer(8192);
+        own.bytes().fill(7);
+        assert!(dev.writable_as_is(&[own.freeze()]), "what it lends is copied");
         // As it comes from a socket: the beginning somewhere, the rest where its blocks are aligned.
         let bytes: Vec<u8> = (0..300 << 10).map(|i| (i * 7 % 251) as u8).collect();
         let mut rest = BufferPool::default().get(bytes.len());

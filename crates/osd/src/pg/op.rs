@@ -441,7 +441,7 @@ impl Pg {
         if !cx.sh.map.pool_by_id(self.id.pool).is_some_and(|pool| pool.has_flag(PgPool::FLAG_EC_OVERWRITES)) {
             check_appends(&op.msg.ops, size, striping.width())?;
         }
-        striping.encode(&plan.mutation, size, &op.fetched).map(Some)
+        striping.encode(&plan.mutation, size, &op.fetched, &mut |len| cx.disk.buffer(len)).map(Some)
     }
 
     fn finish_without_change(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan, prior_user: u64) {
