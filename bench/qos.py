@@ -8,7 +8,7 @@ Each cluster by itself, one after the other (they would share a core otherwise):
   balanced, high_client_ops, high_recovery_ops
             an OSD was away while --objects of 16 KiB were written; now it is back, a client offers 40 writes of 4 KiB a second, and a deep scrub reads
             another pool
-  shares    the same profiles, while a client reads cold objects, sixteen at a time, and more recovers than can in that time: what each class had of the
+  shares    the same profiles, while a client reads cold objects, sixty-four at a time, so that each disk always has some of them waiting, and more recovers than can in that time: what each class had of the
             disks' time while each of both had work waiting (ours only: of its counters `perf dump device`)
 Each begins when what was written before is in its place: a log that is full makes a client as slow as the disk.
 Stock before Quincy has no profiles: for Pacific the three are one and the same. Needs root (see tests/clients/slow_disk.py).
@@ -165,7 +165,7 @@ def shares(cluster, name, a):
     profile(cluster, name)
     behind(cluster, "more-", 3 * a.objects)
     time.sleep(20)
-    client = offer(cluster, SCRUBBED, "read", "cold-", a.cold, 256 << 10, 4096, 16, 0, 3600)
+    client = offer(cluster, SCRUBBED, "read", "cold-", a.cold, 256 << 10, 4096, 64, 0, 3600)
     start_again(cluster, 2)
     scrub(cluster)
     wait_for(cluster, lambda: json.loads(ceph(cluster, "osd", "stat", "-f", "json"))["num_up_osds"] == 3)

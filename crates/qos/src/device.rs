@@ -72,6 +72,8 @@ pub struct DeviceModel {
     agreed: u32,
     /// Reads or writes, whichever last kept it busy with small ones, as was foreseen.
     small: Option<Io>,
+    /// Which of them ever did, by `Io`.
+    shown: [bool; 3],
     under_way: u64,
     outstanding: u64,
     started: u64,
@@ -105,6 +107,7 @@ impl Default for DeviceModel {
             doubt: [1.0; 6],
             agreed: 0,
             small: None,
+            shown: [false; 3],
             under_way: 0,
             outstanding: 0,
             started: 0,
@@ -179,6 +182,16 @@ impl DeviceModel {
         self.small.filter(|_| self.is_learned()).map(|io| self.per_second(io, 4096))
     }
 
+    /// How many times as many I/Os of 4 KiB it does as somebody says; 1 if he says what small reads or small writes have shown, to within a quarter: he
+    /// has it from there. By the guess for writes while nothing has been shown.
+    pub fn exceeds(&self, said: f64) -> f64 {
+        let mut shown = Io::ALL.into_iter().filter(|io| self.shown[index(*io)]).map(|io| self.per_second(io, 4096) / said);
+        if shown.any(|factor| (0.8..=1.25).contains(&factor)) {
+            return 1.0;
+        }
+        self.per_second(self.small.unwrap_or(Io::Write), 4096) / said
+    }
+
     /// How many it works on at once. Below 1 it is quicker with one than with many in a row.
     pub fn depth(&self) -> f64 {
         self.depth
@@ -228,7 +241,9 @@ impl DeviceModel {
         if is_full {
             let foreseen = took < foretold * 1.25 && took * 1.25 > foretold;
             let small = |io: &Io| span.ios[index(*io)] >= SPAN_IOS / 4 && span.bytes[index(*io)] / u64::from(span.ios[index(*io)]) <= SMALL;
-            self.small = [Io::Write, Io::Read].into_iter().find(|io| foreseen && small(io)).or(self.small);
+            if let Some(io) = [Io::Write, Io::Read].into_iter().find(|io| foreseen && small(io)) {
+                (self.small, self.shown[index(io)]) = (Some(io), true);
+            }
             self.agreed = if foreseen { self.agreed.saturating_add(1) } else if self.is_learned() { self.agreed } else { 0 };
         }
         if is_full || is_busy && took < foretold {

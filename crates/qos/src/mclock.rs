@@ -132,6 +132,12 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
         self.classes.values().filter(|q| !q.jobs.is_empty()).map(|q| q.progress).min().unwrap_or(self.progress)
     }
 
+    /// When the reservation of whoever waits, and is most behind with it, entitled it to its first job; now, if nobody is behind.
+    fn most_behind(&self, now: u64) -> u64 {
+        let waiting = self.classes.values().filter(|q| !q.jobs.is_empty() && q.is_due(now));
+        waiting.map(|q| q.reserved_at).min().unwrap_or(now).max(now.saturating_sub(CATCH_UP))
+    }
+
     /// Forgets a class, and returns what waited there.
     pub fn remove_class(&mut self, class: C) -> Vec<T> {
         self.classes.remove(&class).into_iter().flat_map(|q| q.jobs).map(|(_, job)| job).collect()
@@ -139,11 +145,11 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
 
     /// Queues a job of `class`, or returns it when no share was set for that.
     pub fn push(&mut self, now: u64, class: C, cost: u64, job: T) -> Result<(), T> {
-        let begin = self.least_progress();
+        let (begin, reserved) = (self.least_progress(), self.most_behind(now));
         let Some(queue) = self.classes.get_mut(&class) else { return Err(job) };
         if queue.jobs.is_empty() {
-            // Idleness earns nothing.
-            queue.reserved_at = queue.reserved_at.max(now);
+            // Idleness earns nothing, and to have had nothing left for a moment costs nothing where all are behind.
+            queue.reserved_at = queue.reserved_at.max(reserved);
             queue.progress = queue.progress.max(begin);
         }
         queue.jobs.push_back((cost.max(1), job));
@@ -183,18 +189,19 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
             return Some(started);
         }
         let due = self.classes.iter().filter(|(_, q)| q.may(now, self.busy) && q.is_due(now)).min_by_key(|(_, q)| q.reserved_at).map(|(c, _)| *c);
-        let by_weight = self.classes.iter().filter(|(_, q)| q.may(now, self.busy)).min_by_key(|(_, q)| q.progress);
+        // Who has a reservation does not starve while others' are served: its turn comes.
+        let has_turn = |q: &Queue<T>| q.may(now, self.busy) && (due.is_none() || q.share.reservation == 0);
+        let by_weight = self.classes.iter().filter(|(_, q)| has_turn(q)).min_by_key(|(_, q)| q.progress);
         let by_weight = by_weight.map(|(c, q)| (*c, q.jobs.front().map_or(0, |(cost, _)| *cost)));
         match (due, by_weight) {
-            (Some(due), Some((other, cost))) if other == due || cost > self.owed => {
-                if other != due {
-                    let reserved = self.classes.get(&due).and_then(|q| q.jobs.front()).map_or(0, |(cost, _)| *cost);
-                    self.owed = self.owed.saturating_add(reserved / BY_WEIGHT);
-                }
+            (Some(due), Some((_, cost))) if cost > self.owed => {
+                let reserved = self.classes.get(&due).and_then(|q| q.jobs.front()).map_or(0, |(cost, _)| *cost);
+                self.owed = self.owed.saturating_add(reserved / BY_WEIGHT);
                 self.pop_reserved(now, due)
             }
+            (Some(due), None) => self.pop_reserved(now, due),
             (_, Some((class, _))) => self.pop_by_weight(now, class),
-            _ => self.pop_urgent(now),
+            (None, None) => self.pop_urgent(now),
         }
     }
 

@@ -132,6 +132,25 @@ fn what_large_ones_cost_is_no_word_on_small_ones() {
     assert!((20.0..30.0).contains(&capacity), "{capacity}");
 }
 
+/// A figure that an OSD has told comes back to it as a setting, also when it has been doing the other kind since.
+#[test]
+fn who_says_what_was_shown_by_either_kind_is_taken_at_his_word() {
+    let mut b = Bench::new(disk());
+    let guessed = b.model.per_second(Io::Write, 4096);
+    assert_eq!(b.model.exceeds(guessed / 3.0), 3.0);
+    b.load(30, 8, Io::Read, 4096);
+    b.device.io /= 3.0;
+    b.load(30, 8, Io::Write, 4096);
+    let [reads, writes] = [Io::Read, Io::Write].map(|io| b.model.per_second(io, 4096));
+    assert!(writes > 2.0 * reads, "{reads}, {writes}");
+    for said in [reads, writes, reads * 0.85, writes * 1.15] {
+        assert_eq!(b.model.exceeds(said), 1.0, "{said} of {reads}, {writes}");
+    }
+    for said in [reads / 2.0, writes * 2.0] {
+        assert_eq!(b.model.exceeds(said), writes / said, "{said} of {reads}, {writes}");
+    }
+}
+
 #[test]
 fn small_and_large_ones_are_told_apart() {
     let mut b = Bench::new(disk());

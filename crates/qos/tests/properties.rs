@@ -185,6 +185,32 @@ fn idleness_earns_nothing_and_use_of_what_was_spare_costs_nothing() {
     }
 }
 
+/// Of a device that is slower than costs say, while both wait: who has nothing left for a moment has what was reserved for it afterwards.
+#[test]
+fn a_queue_that_runs_empty_loses_nothing_to_one_that_does_not() {
+    for profile in [Profile::Balanced, Profile::HighClientOps, Profile::HighRecoveryOps] {
+        for slower in [1000, 1100, 1300, 2000] {
+            let mut queue = Mclock::default();
+            let [client, recovery] = [Class::Client, Class::Recovery].map(|c| profile.share(c).unwrap());
+            queue.set_share(0, 0, client);
+            queue.set_share(0, 1, recovery);
+            let (mut now, mut had) = (0, [0, 0]);
+            for n in 0..20_000 {
+                queue.push(now, 0, 13 * MS, n).unwrap();
+                let both = queue.waiting(1).0 > 0;
+                let started = queue.pop(now).unwrap();
+                now += started.cost * slower / 1000;
+                match both {
+                    true => had[started.class.unwrap()] += started.cost,
+                    // A batch comes when the last of the one before is done.
+                    false => (0..40).for_each(|n| queue.push(now, 1, 13 * MS, n).unwrap()),
+                }
+            }
+            near(1000 * had[0] / (had[0] + had[1]), client.reservation.into(), 15.0, &format!("{profile:?}, {slower}: clients"));
+        }
+    }
+}
+
 /// One that always has one job waiting, or none, gets its part all the same: it comes late, but not from idleness.
 #[test]
 fn a_shallow_queue_is_worth_as_much_as_a_deep_one() {

@@ -110,7 +110,7 @@ pub(crate) struct DeviceQueue {
     /// How many it may have at most.
     pub depth_max: u64,
     meter: Meter,
-    /// Writes of 4 KiB in a second that shares are counted in, where an operator says so.
+    /// I/Os of 4 KiB in a second that shares are counted in, where an operator says so, or what the model has shown says so in his place.
     capacity: Option<f64>,
 }
 
@@ -179,7 +179,7 @@ impl DeviceQueue {
     fn price(&self, (io, bytes): (Io, u64)) -> u64 {
         let cost = self.model.cost(io, bytes);
         match self.capacity {
-            Some(iops) => (cost as f64 * self.model.per_second(Io::Write, 4096) / iops) as u64,
+            Some(iops) => (cost as f64 * self.model.exceeds(iops)) as u64,
             None => cost,
         }
     }
