@@ -12,7 +12,7 @@ osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mCl
   backfill  the same, with half as many again in few placement groups: no log tells
   fifth     in a pool of --fill objects of 16 KiB and --fill-large of 4 MiB an OSD is away while a fifth of each is overwritten
   replace   in that pool an OSD gets an empty disk under its old number, as docs/operations.md says
-  grow      of that pool, an OSD more, which was started before, is marked in: what is its moves there
+  grow      of that pool, an OSD more, which was started and marked out before, is marked in: what is its moves there
   fifth-quiet, replace-quiet
             the same without a client
   move      of a pool with two copies an OSD is marked out: what it held moves, degraded for nobody
@@ -60,14 +60,17 @@ def start_empty(cluster, osd):
     else:
         cluster.make_osd(osd)
 
-def start_kept_out(cluster, osd):
-    """A new one, empty and up, and out."""
-    ceph(cluster, "osd", "set", "noin")
+def start_and_empty(cluster, osd, seconds):
+    """A new one that is up, and out. A new one is in from the beginning, whatever flags say: what moved there moves back first."""
     start_empty(cluster, osd)
     while not any(o["osd"] == osd and o["up"] for o in json.loads(ceph(cluster, "osd", "dump", "-f", "json"))["osds"]):
         time.sleep(0.2)
-    ceph(cluster, "osd", "unset", "noin")
-    wait_clean(cluster, 120)
+    # Until it is known that there is something to move.
+    time.sleep(10)
+    wait_clean(cluster, seconds)
+    ceph(cluster, "osd", "out", str(osd))
+    time.sleep(10)
+    wait_clean(cluster, seconds)
 
 def pgmap(cluster):
     return json.loads(ceph(cluster, "-s", "-f", "json"))["pgmap"]
@@ -201,7 +204,7 @@ def measure(cluster, scenario, a):
         if scenario.startswith("fifth"):
             fill(cluster, pool, a, part=5)
         elif scenario == "grow":
-            start_kept_out(cluster, 3)
+            start_and_empty(cluster, 3, a.limit)
         else:
             empty_disk(cluster, 2)
     else:

@@ -303,17 +303,17 @@ fn free_id(map: &OsdMap) -> OsdId {
     (0..).map(OsdId).find(|o| !map.exists(*o)).unwrap_or(OsdId(map.max_osd))
 }
 
-/// Makes `osd` exist with this identity. It is out: its first boot marks it in, where that is wanted (src/mon/OSDMonitor.cc, do_osd_create).
+/// Makes `osd` exist with this identity.
 fn bring_into_being(ctx: &mut Ctx<'_>, osd: OsdId, uuid: Uuid) {
     let map = ctx.osdmap();
     if osd.0 >= map.max_osd {
         ctx.state.osdmap.change().new_max_osd = Some(osd.0 + 1);
     }
-    // State bits are flipped.
-    let (is, shall_be) = (map.state(osd), OsdMap::STATE_EXISTS | OsdMap::STATE_NEW);
+    // An OSD that is in exists: the weight says so, and the state must not say it again, for state bits are flipped.
+    let destroyed = map.state(osd) & OsdMap::STATE_DESTROYED;
     let inc = ctx.state.osdmap.change();
-    inc.new_state.insert(osd, (is & OsdMap::STATE_DESTROYED) | (shall_be & !is));
-    inc.new_weight.insert(osd, OsdMap::WEIGHT_OUT);
+    inc.new_state.insert(osd, OsdMap::STATE_NEW | destroyed);
+    inc.new_weight.insert(osd, OsdMap::WEIGHT_IN);
     if !uuid.is_nil() {
         inc.new_uuid.insert(osd, uuid);
     }

@@ -132,7 +132,7 @@ impl OsdMap {
             set(&mut self.osd_weight, *osd, *weight);
             if *weight != Self::WEIGHT_OUT {
                 change(&mut self.osd_state, *osd, |s| {
-                    // Whoever is in exists.
+                    // Whoever is in exists: `osd new` says no more than NEW and a weight.
                     *s = (*s | Self::STATE_EXISTS) & !(Self::STATE_AUTOOUT | Self::STATE_NEW);
                 });
                 change(&mut self.osd_xinfo, *osd, |x| x.old_weight = 0);
