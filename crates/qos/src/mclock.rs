@@ -2,7 +2,7 @@
 //!
 //! Owns: [`Mclock`].   Says: what may start now, or when something may.
 //! Holds: whoever has a reservation gets it, nobody exceeds a limit where the device is busy, what is left is divided by weight, and a twentieth of
-//! what reservations take goes by weight though they would take everything: costs are estimates, and who has no reservation
+//! what reservations take goes to who has none though they would take everything: costs are estimates, and who has no reservation
 //! would starve whenever they are too low. What can wait goes when no class has anything that may start.
 
 use crate::Share;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 const CATCH_UP: u64 = 200_000_000;
 /// The same of what its limit allows, when its turn came late.
 const LIMIT_SLACK: u64 = 50_000_000;
-/// What reservations take is divided by this: so much goes by weight at least.
+/// What reservations take is divided by this: so much goes by weight at least, to who has none.
 const BY_WEIGHT: u64 = 20;
 /// A device that is busy for less than this part of what a limit allows is not kept busy by who is limited, whatever costs are taken for:
 /// thousandths of the limit.
@@ -47,7 +47,7 @@ pub struct Mclock<C, T> {
     urgent_until: u64,
     /// Cost per weight that whoever was last served by weight had been served: where a class begins that was idle.
     progress: u64,
-    /// Cost that is to go by weight because reservations took their part.
+    /// Cost that is to go to who has no reservation because others' took their part.
     owed: u64,
     /// Thousandths of the time that the device is busy.
     busy: u16,
