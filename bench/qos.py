@@ -8,8 +8,9 @@ Each cluster by itself, one after the other (they would share a core otherwise):
   balanced, high_client_ops, high_recovery_ops
             an OSD was away while --objects of 16 KiB were written; now it is back, a client offers 40 writes of 4 KiB a second, and a deep scrub reads
             another pool
-  shares    the same profiles, while a client reads cold objects, sixty-four at a time, so that each disk always has some of them waiting, and more recovers than can in that time: what each class had of the
-            disks' time while each of both had work waiting (ours only: of its counters `perf dump device`)
+  shares    the same profiles, while a client reads cold objects, sixty-four at a time, so that each disk always has some of them waiting, and
+            more recovers than can in that time: what each class had of the disks' time while each of both had work waiting (ours only: of its
+            counters `perf dump device`)
 Each begins when what was written before is in its place: a log that is full makes a client as slow as the disk.
 Stock before Quincy has no profiles: for Pacific the three are one and the same. Needs root (see tests/clients/slow_disk.py).
 """

@@ -6,12 +6,12 @@
 //! compared with whatever stands there afterwards, be it an operator's or what the same device did before.
 
 use admin::option::ConfigValues;
+use qos::{NEAR, factor};
 use std::time::Duration;
 use types::Mono;
 
 /// A figure is told that has been steady, within `NEAR`, for so long.
 const STEADY: Duration = Duration::from_secs(15);
-const NEAR: f64 = 1.25;
 /// Between two figures told.
 const PAUSE: Duration = Duration::from_secs(180);
 /// What is off by that factor either way is worth a warning.
@@ -65,12 +65,6 @@ impl Capacity {
         self.told_at = Some(now);
         Some(learned)
     }
-}
-
-/// By what factor two figures differ, at least 1.
-fn factor(a: f64, b: f64) -> f64 {
-    let ratio = a.max(1e-9) / b.max(1e-9);
-    ratio.max(1.0 / ratio)
 }
 
 #[cfg(test)]

@@ -55,9 +55,17 @@ const DOUBT: f64 = 0.05;
 const SMALL: u64 = 16 << 10;
 /// So many spans in a row must be foretold to within a quarter for costs to count as learned.
 const AGREED: u32 = 4;
+/// Figures that differ by no more than this factor are taken for the same.
+pub const NEAR: f64 = 1.25;
 /// Costs are at least a microsecond an I/O and at most a minute; a byte costs at least what it does at 100 GB/s.
 const PER_IO: (f64, f64) = (1e3, 6e10);
 const PER_BYTE: (f64, f64) = (0.01, 1e6);
+
+/// By what factor two figures differ, at least 1.
+pub fn factor(a: f64, b: f64) -> f64 {
+    let ratio = a.max(1e-9) / b.max(1e-9);
+    ratio.max(1.0 / ratio)
+}
 
 /// A device's costs. Times are nanoseconds of one clock that only goes on.
 #[derive(Debug, Clone)]
@@ -185,8 +193,7 @@ impl DeviceModel {
     /// How many times as many I/Os of 4 KiB it does as somebody says; 1 if he says what small reads or small writes have shown, to within a quarter: he
     /// has it from there. By the guess for writes while nothing has been shown.
     pub fn exceeds(&self, said: f64) -> f64 {
-        let mut shown = Io::ALL.into_iter().filter(|io| self.shown[index(*io)]).map(|io| self.per_second(io, 4096) / said);
-        if shown.any(|factor| (0.8..=1.25).contains(&factor)) {
+        if Io::ALL.into_iter().any(|io| self.shown[index(io)] && factor(self.per_second(io, 4096), said) <= NEAR) {
             return 1.0;
         }
         self.per_second(self.small.unwrap_or(Io::Write), 4096) / said
@@ -239,7 +246,7 @@ impl DeviceModel {
         // Slower than it can, but by whose doing? Only who keeps it busy to its depth knows.
         let is_full = is_busy && depth >= 0.9 * self.depth;
         if is_full {
-            let foreseen = took < foretold * 1.25 && took * 1.25 > foretold;
+            let foreseen = factor(took, foretold) < NEAR;
             let small = |io: &Io| span.ios[index(*io)] >= SPAN_IOS / 4 && span.bytes[index(*io)] / u64::from(span.ios[index(*io)]) <= SMALL;
             if let Some(io) = [Io::Write, Io::Read].into_iter().find(|io| foreseen && small(io)) {
                 (self.small, self.shown[index(io)]) = (Some(io), true);

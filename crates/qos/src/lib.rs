@@ -11,6 +11,6 @@ mod device;
 mod mclock;
 mod share;
 
-pub use device::{Begun, DeviceModel, Io};
+pub use device::{Begun, DeviceModel, Io, NEAR, factor};
 pub use mclock::{Mclock, Started};
 pub use share::{Class, Profile, Share};

@@ -145,12 +145,12 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
 
     /// Queues a job of `class`, or returns it when no share was set for that.
     pub fn push(&mut self, now: u64, class: C, cost: u64, job: T) -> Result<(), T> {
-        let (begin, reserved) = (self.least_progress(), self.most_behind(now));
+        let begins = self.classes.get(&class).is_some_and(|q| q.jobs.is_empty()).then(|| (self.most_behind(now), self.least_progress()));
         let Some(queue) = self.classes.get_mut(&class) else { return Err(job) };
-        if queue.jobs.is_empty() {
+        if let Some((reserved, progress)) = begins {
             // Idleness earns nothing, and to have had nothing left for a moment costs nothing where all are behind.
             queue.reserved_at = queue.reserved_at.max(reserved);
-            queue.progress = queue.progress.max(begin);
+            queue.progress = queue.progress.max(progress);
         }
         queue.jobs.push_back((cost.max(1), job));
         Ok(())

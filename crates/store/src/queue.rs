@@ -110,7 +110,7 @@ pub(crate) struct DeviceQueue {
     /// How many it may have at most.
     pub depth_max: u64,
     meter: Meter,
-    /// I/Os of 4 KiB in a second that shares are counted in, where an operator says so, or what the model has shown says so in his place.
+    /// I/Os of 4 KiB in a second, as an option says: an operator's word, or what was learned here and told.
     capacity: Option<f64>,
 }
 
@@ -281,7 +281,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
     }
 
-    /// How many writes of 4 KiB the device is to be taken to do in a second where its time is divided; `None`: what it has shown.
+    /// How many I/Os of 4 KiB the device is to be taken to do in a second where its time is divided; `None`, or about what it has shown: that.
     pub fn set_capacity(&mut self, iops: Option<f64>) {
         self.queue.capacity = iops.filter(|iops| *iops > 0.0);
     }
