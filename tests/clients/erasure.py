@@ -142,9 +142,13 @@ def snapshots(objects):
     objects.rados.remove_snap(snap)
 
 def divide(client, objects, pg_num):
-    """So many placement groups, while objects change."""
+    """So many placement groups, each placed on its own, while objects change."""
     client.ceph("osd", "pool", "set", POOL, "pg_num", str(pg_num))
-    until(lambda: objects.churn(10) or len(client.json("pg", "ls-by-pool", POOL)["pg_stats"]) == pg_num, "%d placement groups" % pg_num, 240)
+    def done():
+        objects.churn(10)
+        pool = next(p for p in client.json("osd", "dump")["pools"] if p["pool_name"] == POOL)
+        return (pool["pg_num"], pool["pg_placement_num"], len(client.json("pg", "ls-by-pool", POOL)["pg_stats"])) == (pg_num,) * 3
+    until(done, "%d placement groups" % pg_num, 240)
     clean(client)
     objects.check()
 
