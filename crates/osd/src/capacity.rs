@@ -43,7 +43,7 @@ pub(crate) struct Capacity {
 }
 
 impl Capacity {
-    /// Looks at what was learned, `None` while that is a guess. Returns the figure that the monitors are to be told now.
+    /// Looks at what was learned (the figure nearest to what is configured), `None` while that is a guess. Returns the figure that the monitors are to be told now.
     pub fn look(&mut self, now: Mono, learned: Option<f64>, configured: Option<f64>, option: &str) -> Option<f64> {
         let learned = learned?;
         let (figure, since) = *self.steady.get_or_insert((learned, now));

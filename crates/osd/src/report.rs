@@ -241,9 +241,9 @@ impl Osd {
         // One that is taken for slow stays so until it is clearly quicker.
         let limit = if self.sh.disk_is_slow { SLOW_NS / 2 } else { SLOW_NS };
         // Who is only written to has nothing to say of reads.
-        let small = device.capacity().map_or(0, |iops| (1e9 / iops) as u64);
+        let small = device.capacity(None).map_or(0, |iops| (1e9 / iops) as u64);
         self.sh.disk_is_slow = device.is_learned() && small.max(device.cost(Io::Read, 4096)) > limit;
-        if let Some(iops) = self.capacity.look(now.mono, device.capacity(), configured, crate::capacity::option(class)) {
+        if let Some(iops) = self.capacity.look(now.mono, device.capacity(configured), configured, crate::capacity::option(class)) {
             let (osd, rotational) = (self.sh.whoami, class == "hdd");
             let msg = OsdCapacity { osd, rotational, iops_thousandths: (iops * 1000.0) as u64 };
             fx.push(Effect::Send { to: Peer::Mon, tid: 0, msg: msg.into() });

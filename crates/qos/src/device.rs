@@ -57,6 +57,8 @@ const SMALL: u64 = 16 << 10;
 const AGREED: u32 = 4;
 /// Figures that differ by no more than this factor are taken for the same.
 pub const NEAR: f64 = 1.25;
+/// Who costs so many times as much as before, or as little, is at another device.
+const CHANGED: f64 = 2.0;
 /// Costs are at least a microsecond an I/O and at most a minute; a byte costs at least what it does at 100 GB/s.
 const PER_IO: (f64, f64) = (1e3, 6e10);
 const PER_BYTE: (f64, f64) = (0.01, 1e6);
@@ -80,8 +82,8 @@ pub struct DeviceModel {
     agreed: u32,
     /// Reads or writes, whichever last kept it busy with small ones, as was foreseen.
     small: Option<Io>,
-    /// Which of them ever did, by `Io`.
-    shown: [bool; 3],
+    /// What one cost when small ones first kept the device that busy, nanoseconds, by `Io`.
+    shown: [Option<f64>; 3],
     under_way: u64,
     outstanding: u64,
     started: u64,
@@ -115,7 +117,7 @@ impl Default for DeviceModel {
             doubt: [1.0; 6],
             agreed: 0,
             small: None,
-            shown: [false; 3],
+            shown: [None; 3],
             under_way: 0,
             outstanding: 0,
             started: 0,
@@ -185,18 +187,29 @@ impl DeviceModel {
         (self.per_io[read] / 2.0 / self.per_byte[read]).min(most as f64) as u64
     }
 
-    /// I/Os of 4 KiB that it does in a second, writes or reads, whichever were judged last; `None` while it has not been kept busy by small ones.
-    pub fn capacity(&self) -> Option<f64> {
-        self.small.filter(|_| self.is_learned()).map(|io| self.per_second(io, 4096))
+    /// I/Os of 4 KiB that it does in a second, reads or writes: which of them is nearer to what somebody `said`, or which kept it busy last. `None`
+    /// while small ones have not.
+    pub fn capacity(&self, said: Option<f64>) -> Option<f64> {
+        let figure = match said {
+            Some(said) => self.nearest(said),
+            None => self.small.map(|io| self.per_second(io, 4096)),
+        };
+        figure.filter(|_| self.is_learned())
     }
 
     /// How many times as many I/Os of 4 KiB it does as somebody says; 1 if he says what small reads or small writes have shown, to within a quarter: he
     /// has it from there. By the guess for writes while nothing has been shown.
     pub fn exceeds(&self, said: f64) -> f64 {
-        if Io::ALL.into_iter().any(|io| self.shown[index(io)] && factor(self.per_second(io, 4096), said) <= NEAR) {
-            return 1.0;
+        match self.nearest(said) {
+            Some(figure) if factor(figure, said) <= NEAR => 1.0,
+            shown => shown.unwrap_or_else(|| self.per_second(Io::Write, 4096)) / said,
         }
-        self.per_second(self.small.unwrap_or(Io::Write), 4096) / said
+    }
+
+    /// Of what small reads and small writes have shown the figure that is nearest to this one.
+    fn nearest(&self, said: f64) -> Option<f64> {
+        let shown = Io::ALL.into_iter().filter(|io| self.shown[index(*io)].is_some());
+        shown.map(|io| self.per_second(io, 4096)).min_by(|a, b| factor(*a, said).total_cmp(&factor(*b, said)))
     }
 
     /// How many it works on at once. Below 1 it is quicker with one than with many in a row.
@@ -249,13 +262,24 @@ impl DeviceModel {
             let foreseen = factor(took, foretold) < NEAR;
             let small = |io: &Io| span.ios[index(*io)] >= SPAN_IOS / 4 && span.bytes[index(*io)] / u64::from(span.ios[index(*io)]) <= SMALL;
             if let Some(io) = [Io::Write, Io::Read].into_iter().find(|io| foreseen && small(io)) {
-                (self.small, self.shown[index(io)]) = (Some(io), true);
+                self.show(io);
             }
             self.agreed = if foreseen { self.agreed.saturating_add(1) } else if self.is_learned() { self.agreed } else { 0 };
         }
         if is_full || is_busy && took < foretold {
             self.correct(span, took, foretold);
         }
+    }
+
+    /// Small ones have kept the device busy for as long as was foreseen.
+    fn show(&mut self, io: Io) {
+        let (i, cost) = (index(io), self.cost(io, 4096) as f64);
+        if self.shown[i].is_some_and(|before| factor(cost, before) > CHANGED) {
+            // The other kind would not do now what it did.
+            self.shown = [None; 3];
+        }
+        self.shown[i].get_or_insert(cost);
+        self.small = Some(io);
     }
 
     /// What I/Os of a kind, and their bytes, cost in this span.

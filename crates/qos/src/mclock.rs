@@ -132,10 +132,15 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
         self.classes.values().filter(|q| !q.jobs.is_empty()).map(|q| q.progress).min().unwrap_or(self.progress)
     }
 
-    /// When the reservation of whoever waits, and is most behind with it, entitled it to its first job; now, if nobody is behind.
+    /// Whose reservation's turn it is, and when it was first: of those that may have something the one most behind.
+    fn due(&self, now: u64) -> Option<(C, u64)> {
+        let due = self.classes.iter().filter(|(_, q)| q.may(now, self.busy) && q.is_due(now));
+        due.map(|(class, q)| (*class, q.reserved_at)).min_by_key(|(_, at)| *at)
+    }
+
+    /// Where the reservation of one begins that had nothing waiting: at the same as of whoever is most behind.
     fn most_behind(&self, now: u64) -> u64 {
-        let waiting = self.classes.values().filter(|q| !q.jobs.is_empty() && q.is_due(now));
-        waiting.map(|q| q.reserved_at).min().unwrap_or(now).max(now.saturating_sub(CATCH_UP))
+        self.due(now).map_or(now, |(_, at)| at.max(now.saturating_sub(CATCH_UP)))
     }
 
     /// Forgets a class, and returns what waited there.
@@ -188,7 +193,7 @@ impl<C: Ord + Copy, T> Mclock<C, T> {
         {
             return Some(started);
         }
-        let due = self.classes.iter().filter(|(_, q)| q.may(now, self.busy) && q.is_due(now)).min_by_key(|(_, q)| q.reserved_at).map(|(c, _)| *c);
+        let due = self.due(now).map(|(class, _)| class);
         // Who has a reservation does not starve while others' are served: its turn comes.
         let has_turn = |q: &Queue<T>| q.may(now, self.busy) && (due.is_none() || q.share.reservation == 0);
         let by_weight = self.classes.iter().filter(|(_, q)| has_turn(q)).min_by_key(|(_, q)| q.progress);

@@ -119,16 +119,16 @@ fn a_disk_is_learned_within_a_minute_whatever_the_depth() {
 fn what_large_ones_cost_is_no_word_on_small_ones() {
     let mut b = Bench::new(disk());
     b.load(30, 8, Io::Write, 256 << 10);
-    assert!(b.model.is_learned() && b.model.capacity().is_none());
+    assert!(b.model.is_learned() && b.model.capacity(None).is_none());
     b.load(30, 8, Io::Read, 4096);
-    let capacity = b.model.capacity().unwrap();
+    let capacity = b.model.capacity(None).unwrap();
     assert!((60.0..90.0).contains(&capacity), "{capacity}");
     // Of both the one that it does now.
     b.load(10, 8, Io::Write, 4096);
-    assert_eq!(b.model.capacity(), Some(b.model.per_second(Io::Write, 4096)));
+    assert_eq!(b.model.capacity(None), Some(b.model.per_second(Io::Write, 4096)));
     b.device.io *= 3.0;
     b.load(30, 8, Io::Read, 4096);
-    let capacity = b.model.capacity().unwrap();
+    let capacity = b.model.capacity(None).unwrap();
     assert!((20.0..30.0).contains(&capacity), "{capacity}");
 }
 
@@ -146,9 +146,26 @@ fn who_says_what_was_shown_by_either_kind_is_taken_at_his_word() {
     for said in [reads, writes, reads * 0.85, writes * 1.15] {
         assert_eq!(b.model.exceeds(said), 1.0, "{said} of {reads}, {writes}");
     }
-    for said in [reads / 2.0, writes * 2.0] {
-        assert_eq!(b.model.exceeds(said), writes / said, "{said} of {reads}, {writes}");
+    for (said, nearest) in [(reads / 2.0, reads), (writes * 2.0, writes)] {
+        assert_eq!(b.model.exceeds(said), nearest / said, "{said} of {reads}, {writes}");
     }
+    // It is no news either, whichever it does now.
+    for said in [reads, writes] {
+        assert_eq!(b.model.capacity(Some(said)), Some(said));
+    }
+}
+
+#[test]
+fn what_a_device_did_before_it_became_slower_is_no_excuse() {
+    let mut b = Bench::new(disk());
+    b.load(30, 8, Io::Read, 4096);
+    b.load(30, 8, Io::Write, 4096);
+    let said = b.model.capacity(Some(75.0)).unwrap();
+    b.device.io *= 2.5;
+    b.load(30, 8, Io::Read, 4096);
+    let reads = b.model.per_second(Io::Read, 4096);
+    assert_eq!(b.model.capacity(Some(said)), Some(reads), "{said} was said");
+    assert!(said > 2.0 * reads, "{said}, {reads}");
 }
 
 #[test]

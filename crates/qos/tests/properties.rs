@@ -211,6 +211,24 @@ fn a_queue_that_runs_empty_loses_nothing_to_one_that_does_not() {
     }
 }
 
+/// One that is behind with its reservation, but held by its limit, is nobody's measure: who comes has no credit beside a third.
+#[test]
+fn who_is_held_by_a_limit_lends_nobody_his_arrears() {
+    let mut queue = Mclock::default();
+    let shares = [share(100, 1, Some(200)), share(100, 1, None), share(100, 1, None)];
+    (0..3).for_each(|class| queue.set_share(SECOND, class, shares[class]));
+    for class in [0, 1] {
+        (0..100).for_each(|n| queue.push(SECOND, class, MS, n).unwrap());
+    }
+    let now = 2 * SECOND;
+    (0..60).for_each(|_| assert!(queue.pop(now).is_some()));
+    assert!([0, 1].iter().all(|class| queue.waiting(*class).0 > 30), "one held by its limit, one that takes the rest");
+    (0..100).for_each(|n| queue.push(now, 2, MS, n).unwrap());
+    let started: Vec<_> = (0..8).filter_map(|_| queue.pop(now)?.class).collect();
+    let of = |class| started.iter().filter(|c| **c == class).count();
+    assert!(of(1) >= 3 && of(2) >= 3, "{started:?}");
+}
+
 /// One that always has one job waiting, or none, gets its part all the same: it comes late, but not from idleness.
 #[test]
 fn a_shallow_queue_is_worth_as_much_as_a_deep_one() {
