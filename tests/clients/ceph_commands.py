@@ -256,8 +256,20 @@ def mgr_commands(c):
     pool = next(p for p in c.json("osd", "dump")["pools"] if p["pool_name"] == "mgrp")["pool"]
     match(r"^osdmap e\d+ pg %d\.0 \(%d\.0\) -> up \[[\d,]+\] acting \[[\d,]+\]" % (pool, pool), c.ceph("pg", "map", "%d.0" % pool)[0])
     q = c.json("pg", "%d.0" % pool, "query")
-    has_keys(q, "state up acting info", "pg query")
+    # As Pacific answers.
+    equal(sorted(q), sorted("snap_trimq snap_trimq_len state epoch up acting acting_recovery_backfill info peer_info recovery_state scrubber agent_state".split()), "pg query")
     check("active" in q["state"], "pg query: " + q["state"])
+    info = "pgid last_update last_complete log_tail last_user_version last_backfill purged_snaps history stats empty dne incomplete last_epoch_started hit_set_history"
+    has_keys(q["info"], info, "pg query")
+    history = """epoch_created epoch_pool_created last_epoch_started last_interval_started last_epoch_clean last_interval_clean last_epoch_split
+        last_epoch_marked_full same_up_since same_interval_since same_primary_since last_scrub last_scrub_stamp last_deep_scrub last_deep_scrub_stamp
+        last_clean_scrub_stamp prior_readable_until_ub"""
+    has_keys(q["info"]["history"], history, "pg query")
+    check(0 < q["info"]["history"]["same_up_since"] <= q["info"]["history"]["same_interval_since"] <= q["epoch"], "pg query: %r" % q["info"]["history"])
+    listed = next(s for s in c.json("pg", "ls-by-pool", "mgrp")["pg_stats"] if s["pgid"] == q["info"]["pgid"])
+    equal(sorted(set(listed) - {"pgid"}), sorted(q["info"]["stats"]), "figures of pg query and pg ls")
+    equal(sorted(int(p["peer"]) for p in q["peer_info"]), sorted(osd for osd in q["acting"] if osd != q["acting"][0]), "peers of pg query")
+    equal([s["name"] for s in q["recovery_state"]], ["Started/Primary/Active", "Started"], "states of pg query")
     match(r"^ID +CLASS +WEIGHT +REWEIGHT +SIZE +RAW USE +DATA +OMAP +META +AVAIL +%USE +VAR +PGS +STATUS", c.ceph("osd", "df")[0])
     match(r"TYPE NAME *\n.*\n? *-?\d", c.ceph("osd", "df", "tree")[0])
     has_keys(c.json("osd", "df"), "nodes stray summary", "osd df")

@@ -5,59 +5,9 @@
 use crate::core::Mgr;
 use admin::human::timestamp;
 use serde_json::{Map, Value, json};
-use types::pg::{ObjectStatSum, OsdStat, PgStat, PoolStat, StoreStatfs};
+use types::json::Obj;
+use types::pg::{OsdStat, PgStat, PoolStat, StoreStatfs};
 use types::{OsdId, PgId, PoolId};
-
-/// The order in which upstream prints the sums, which is not that in which it stores them; (field, name printed).
-const SUM_ORDER: &[(&str, &str)] = &[
-    ("num_bytes", "num_bytes"),
-    ("num_objects", "num_objects"),
-    ("num_object_clones", "num_object_clones"),
-    ("num_object_copies", "num_object_copies"),
-    ("num_objects_missing_on_primary", "num_objects_missing_on_primary"),
-    ("num_objects_missing", "num_objects_missing"),
-    ("num_objects_degraded", "num_objects_degraded"),
-    ("num_objects_misplaced", "num_objects_misplaced"),
-    ("num_objects_unfound", "num_objects_unfound"),
-    ("num_objects_dirty", "num_objects_dirty"),
-    ("num_whiteouts", "num_whiteouts"),
-    ("num_rd", "num_read"),
-    ("num_rd_kb", "num_read_kb"),
-    ("num_wr", "num_write"),
-    ("num_wr_kb", "num_write_kb"),
-    ("num_scrub_errors", "num_scrub_errors"),
-    ("num_shallow_scrub_errors", "num_shallow_scrub_errors"),
-    ("num_deep_scrub_errors", "num_deep_scrub_errors"),
-    ("num_objects_recovered", "num_objects_recovered"),
-    ("num_bytes_recovered", "num_bytes_recovered"),
-    ("num_keys_recovered", "num_keys_recovered"),
-    ("num_objects_omap", "num_objects_omap"),
-    ("num_objects_hit_set_archive", "num_objects_hit_set_archive"),
-    ("num_bytes_hit_set_archive", "num_bytes_hit_set_archive"),
-    ("num_flush", "num_flush"),
-    ("num_flush_kb", "num_flush_kb"),
-    ("num_evict", "num_evict"),
-    ("num_evict_kb", "num_evict_kb"),
-    ("num_promote", "num_promote"),
-    ("num_flush_mode_high", "num_flush_mode_high"),
-    ("num_flush_mode_low", "num_flush_mode_low"),
-    ("num_evict_mode_some", "num_evict_mode_some"),
-    ("num_evict_mode_full", "num_evict_mode_full"),
-    ("num_objects_pinned", "num_objects_pinned"),
-    ("num_legacy_snapsets", "num_legacy_snapsets"),
-    ("num_large_omap_objects", "num_large_omap_objects"),
-    ("num_objects_manifest", "num_objects_manifest"),
-    ("num_omap_bytes", "num_omap_bytes"),
-    ("num_omap_keys", "num_omap_keys"),
-    ("num_objects_repaired", "num_objects_repaired"),
-];
-
-/// Counts over objects.
-pub fn stat_sum(sum: &ObjectStatSum) -> Value {
-    let fields = sum.fields();
-    let value = |name: &str| fields.iter().find(|(n, _)| *n == name).map_or(0, |(_, v)| *v);
-    Value::Object(SUM_ORDER.iter().map(|(field, name)| (name.to_string(), value(field).into())).collect())
-}
 
 /// A store's bytes.
 pub fn statfs(s: &StoreStatfs) -> Value {
@@ -73,7 +23,7 @@ pub fn statfs(s: &StoreStatfs) -> Value {
 /// A pool's figures without its number.
 pub fn pool_stat(s: &PoolStat) -> Map<String, Value> {
     let out = json!({
-        "stat_sum": stat_sum(&s.stats.sum), "store_stats": statfs(&s.store), "log_size": s.log_size,
+        "stat_sum": s.stats.sum.dump_json(), "store_stats": statfs(&s.store), "log_size": s.log_size,
         "ondisk_log_size": s.ondisk_log_size, "up": s.up, "acting": s.acting, "num_store_stats": s.num_store_stats,
     });
     into_map(out)
@@ -110,51 +60,9 @@ pub fn perf(s: &OsdStat) -> Value {
 
 /// A PG, whole.
 pub fn pg(id: &PgId, s: &PgStat) -> Value {
-    let osds = |list: &[OsdId]| list.iter().map(|o| o.0).collect::<Vec<_>>();
-    let locations = s.object_location_counts.iter().map(|(shards, n)| {
-        let names: Vec<String> = shards.iter().map(ToString::to_string).collect();
-        json!({"shards": names.join(","), "objects": n})
-    });
-    let mut out = json!({
-        "pgid": id.to_string(), "version": s.version.to_string(), "reported_seq": s.reported_seq,
-        "reported_epoch": s.reported_epoch.0, "state": s.state.to_string(),
-    });
-    let stamps = [
-        ("last_fresh", s.last_fresh),
-        ("last_change", s.last_change),
-        ("last_active", s.last_active),
-        ("last_peered", s.last_peered),
-        ("last_clean", s.last_clean),
-        ("last_became_active", s.last_became_active),
-        ("last_became_peered", s.last_became_peered),
-        ("last_unstale", s.last_unstale),
-        ("last_undegraded", s.last_undegraded),
-        ("last_fullsized", s.last_fullsized),
-    ];
-    for (name, stamp) in stamps {
-        out[name] = timestamp(stamp).into();
-    }
-    let rest = json!({
-        "mapping_epoch": s.mapping_epoch.0, "log_start": s.log_start.to_string(),
-        "ondisk_log_start": s.ondisk_log_start.to_string(), "created": s.created.0,
-        "last_epoch_clean": s.last_epoch_clean.0, "parent": s.parent.to_string(),
-        "parent_split_bits": s.parent_split_bits, "last_scrub": s.last_scrub.to_string(),
-        "last_scrub_stamp": timestamp(s.last_scrub_stamp), "last_deep_scrub": s.last_deep_scrub.to_string(),
-        "last_deep_scrub_stamp": timestamp(s.last_deep_scrub_stamp),
-        "last_clean_scrub_stamp": timestamp(s.last_clean_scrub_stamp), "log_size": s.log_size,
-        "ondisk_log_size": s.ondisk_log_size, "stats_invalid": s.stats_invalid,
-        "dirty_stats_invalid": s.dirty_stats_invalid, "omap_stats_invalid": s.omap_stats_invalid,
-        "hitset_stats_invalid": s.hitset_stats_invalid, "hitset_bytes_stats_invalid": s.hitset_bytes_stats_invalid,
-        "pin_stats_invalid": s.pin_stats_invalid, "manifest_stats_invalid": s.manifest_stats_invalid,
-        "snaptrimq_len": s.snaptrimq_len, "stat_sum": stat_sum(&s.stats.sum), "up": osds(&s.up),
-        "acting": osds(&s.acting), "avail_no_missing": s.avail_no_missing.iter().map(ToString::to_string).collect::<Vec<_>>(),
-        "object_location_counts": locations.collect::<Vec<_>>(), "blocked_by": osds(&s.blocked_by),
-        "up_primary": s.up_primary.0, "acting_primary": s.acting_primary.0,
-        "purged_snaps": s.purged_snaps.0.iter().map(|(start, length)| json!({"start": start, "length": length})).collect::<Vec<_>>(),
-    });
-    let mut out = into_map(out);
-    out.extend(into_map(rest));
-    Value::Object(out)
+    let mut out = Obj::new();
+    out.show("pgid", id).extend(s.dump_json());
+    out.done()
 }
 
 /// A PG's state and sets.

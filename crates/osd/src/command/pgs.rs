@@ -14,7 +14,7 @@ impl Osd {
         let pg = self.pgs.get_mut(&id).ok_or_else(|| no_such(id))?;
         let mut cx = Cx { now, disk, sh: &mut self.sh, fx };
         match cmd {
-            "query" => Ok(pg.query(&cx.sh.map, cx.sh.whoami)),
+            "query" => Ok(pg.query(&cx)),
             "list_unfound" => {
                 let offset = args.str("offset").map(crate::pg::offset).transpose()?;
                 Ok(pg.list_unfound(&mut cx, offset.unwrap_or_else(HObject::min)))

@@ -78,6 +78,8 @@ pub struct Walk {
     pub since: Epoch,
     /// How long the primary has been the same. Clients whose primary stays do not send again.
     pub primary_since: Epoch,
+    /// The same of those that should hold it.
+    pub up_since: Epoch,
     pub past: Vec<Interval>,
     pub mapping: Mapping,
     /// The first epoch of the current interval that is known: `since`, or where maps go on after a gap.
@@ -89,7 +91,7 @@ pub struct Walk {
 impl Walk {
     /// Starts with the first map that has the PG; `cut` if it is the first map there is, and not the first of all.
     pub fn start(map: &OsdMap, mapping: Mapping, cut: bool) -> Self {
-        Walk { created: map.epoch, since: map.epoch, primary_since: map.epoch, past: Vec::new(), mapping, first: map.epoch, cut }
+        Walk { created: map.epoch, since: map.epoch, primary_since: map.epoch, up_since: map.epoch, past: Vec::new(), mapping, first: map.epoch, cut }
     }
 
     /// The current interval, if `map` was its last.
@@ -114,6 +116,9 @@ impl Walk {
             self.since = epoch;
             if mapping.primary != self.mapping.primary {
                 self.primary_since = epoch;
+            }
+            if mapping.up != self.mapping.up {
+                self.up_since = epoch;
             }
             self.mapping = mapping;
         }

@@ -202,6 +202,7 @@ impl Meta {
             since: self.since,
             // An OSD that starts becomes primary anew.
             primary_since: self.since,
+            up_since: self.since,
             past: self.past.clone(),
             first: self.first.max(self.since),
             cut: self.cut,

@@ -40,6 +40,7 @@ mod snaps;
 mod split;
 mod stats;
 mod trim;
+mod unfound;
 mod watch;
 
 pub(crate) use backoff::Backoffs;
@@ -47,7 +48,7 @@ pub(crate) use gather::refuse_shard_read;
 pub(crate) use interval::{Mapping, Walk};
 pub(crate) use meta::pg_of;
 pub(crate) use op::{ClientOp, OpSource};
-pub(crate) use query::offset;
+pub(crate) use unfound::offset;
 pub(crate) use repop::write_of_row;
 pub(crate) use recount::BUDGET as RECOUNT_BUDGET;
 pub(crate) use remove::Removals;

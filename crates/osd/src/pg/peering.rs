@@ -69,6 +69,11 @@ impl Peering {
         matches!(self.step, Step::Down { .. } | Step::Incomplete)
     }
 
+    /// OSDs whose copies it looks at, ours among them.
+    pub fn probed(&self) -> impl Iterator<Item = &OsdId> {
+        self.infos.keys().chain(&self.asked).collect::<BTreeSet<_>>().into_iter()
+    }
+
     /// OSDs that hold it up.
     pub fn blocked_by(&self) -> Vec<OsdId> {
         match &self.step {

@@ -23,6 +23,7 @@ use crate::ops::Access;
 use bytes::Bytes;
 use denc::BString;
 use qos::Class;
+use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use types::map::OsdMap;
 use types::msg::LogPrio;
@@ -274,6 +275,50 @@ impl Recovery {
     /// How many objects a copy is known to lack.
     pub fn lacks(&self, osd: OsdId) -> usize {
         self.peers.get(&osd).map_or(0, BTreeMap::len)
+    }
+
+    /// What is on its way, in upstream's shape (PrimaryLogPG::dump_recovery_info), objects by name only.
+    pub fn progress(&self, is_coded: bool) -> Value {
+        let names = |objects: Vec<&HObject>| objects.into_iter().map(HObject::to_string).collect::<Vec<_>>();
+        let mut pulls: BTreeMap<OsdId, Vec<&HObject>> = BTreeMap::new();
+        let (mut pushes, mut ops) = (Vec::new(), Vec::new());
+        for (object, flight) in &self.flights {
+            let mut waits_for = Vec::new();
+            match &flight.leg {
+                Leg::Pull { from } => pulls.entry(*from).or_default().push(object),
+                Leg::Landing => {}
+                Leg::Push(to) => {
+                    waits_for = to.keys().map(OsdId::to_string).collect();
+                    let to: Vec<Value> = waits_for.iter().map(|osd| json!({"pushing_to": osd})).collect();
+                    pushes.push(json!({"pushing": object.to_string(), "pushing_to": to}));
+                }
+            }
+            ops.push(json!({"hoid": object.to_string(), "waiting_on_pushes": waits_for}));
+        }
+        let pulled = |(from, objects): (OsdId, Vec<&HObject>)| json!({"pull_from": from.to_string(), "pulls": names(objects)});
+        let backend = match is_coded {
+            true => json!({"recovery_ops": ops, "read_ops": []}),
+            false => json!({"pull_from_peer": pulls.into_iter().map(pulled).collect::<Vec<_>>(), "pushing": pushes}),
+        };
+        let filled = self.backfills.iter().filter(|(_, b)| !b.cursor.max);
+        let behind = filled.clone().map(|(_, b)| &b.cursor).min();
+        let interval = |begin: &HObject| json!({"begin": begin.to_string(), "end": HObject::max().to_string(), "objects": []});
+        let moving = |object: &&HObject| behind.is_some_and(|cursor| *object >= cursor);
+        json!({
+            "backfill_targets": self.backfills.keys().map(OsdId::to_string).collect::<Vec<_>>(),
+            "waiting_on_backfill": [],
+            "last_backfill_started": behind.map_or_else(|| HObject::min().to_string(), HObject::to_string),
+            "backfill_info": behind.map_or_else(|| json!({"begin": "MIN", "end": "MIN", "objects": []}), interval),
+            "peer_backfill_info": filled.flat_map(|(osd, b)| [osd.to_string().into(), interval(&b.cursor)]).collect::<Vec<Value>>(),
+            "backfills_in_flight": names(self.flights.keys().filter(moving).collect()),
+            "recovering": names(self.flights.keys().collect()),
+            "pg_backend": backend,
+        })
+    }
+
+    /// The oldest of the versions that a copy lacks.
+    pub fn oldest_lacked(&self, osd: OsdId) -> Option<EVersion> {
+        self.peers.get(&osd).and_then(|lacks| lacks.values().min().copied())
     }
 
     /// True if a copy has this object as it should be.

@@ -19,14 +19,16 @@ pub(crate) struct PgFigures {
     last_peered: Utime,
     last_fullsized: Utime,
     last_undegraded: Utime,
-    became_active: Utime,
+    pub became_active: Utime,
+    /// When the interval began.
+    pub interval_began: Utime,
     mapping_epoch: Epoch,
 }
 
 impl PgFigures {
     pub fn note_interval(&mut self, now: Now, since: Epoch) {
         self.mapping_epoch = since;
-        self.last_change = now.wall;
+        (self.last_change, self.interval_began) = (now.wall, now.wall);
     }
 
     pub fn note_active(&mut self, now: Now) {
@@ -148,7 +150,12 @@ impl Pg {
         self.figures.note_state(now.wall, state);
         self.figures.reported += 1;
         self.scrubs.news = false;
-        let scrubs = self.history.scrubs;
+        self.stats(now, map)
+    }
+
+    /// Its figures as they are.
+    pub(super) fn stats(&self, now: Now, map: &OsdMap) -> PgStat {
+        let (state, scrubs) = (self.state(), self.history.scrubs);
         let (m, f) = (&self.walk.mapping, &self.figures);
         let (degraded, misplaced) = self.troubles();
         let sum = ObjectStatSum {

@@ -90,5 +90,16 @@ fn query_and_reports_name_those_that_a_pg_waits_for() {
         c.start(b);
         c.until_state(pg, "down");
         assert_eq!(blocked_by(&mut c), (format!("Down {{ blocked_by: {{{third:?}}} }}"), vec![third]));
+        // What operators and their guides look for (troubleshooting-pg).
+        let primary = c.primary(pg);
+        let states = ask(&mut c, primary, "query")["recovery_state"].take();
+        let names: Vec<&str> = states.as_array().unwrap().iter().map(|s| s["name"].as_str().unwrap()).collect();
+        assert_eq!(names, ["Started/Primary/Peering/Down", "Started/Primary/Peering", "Started"]);
+        let peering = &states[1];
+        assert_eq!(peering["blocked"], "peering is blocked due to down osds");
+        assert_eq!(peering["down_osds_we_would_probe"], serde_json::json!([third.0]));
+        assert_eq!((&peering["peering_blocked_by"][0]["osd"], &peering["peering_blocked_by"][0]["current_lost_at"]), (&third.0.into(), &0.into()));
+        let intervals = peering["past_intervals"][0]["intervals"].as_array().unwrap();
+        assert!(intervals.iter().any(|i| i["acting"] == third.to_string()), "{intervals:?}");
     }
 }

@@ -3,6 +3,7 @@
 //! Types that stock software could meet keep its encoding (`PoolStat` reaches clients); the log is ours.
 //! Upstream: src/osd/osd_types.{h,cc}.
 
+mod dump;
 mod info;
 mod log;
 mod shards;

@@ -525,6 +525,11 @@ impl Pg {
         }
     }
 
+    /// The scrub under way, for operators.
+    pub(super) fn scrubber(&self) -> serde_json::Value {
+        report::under_way(&self.scrubs, self.walk.since)
+    }
+
     /// What scrubs add to the PG's state.
     pub(super) fn scrub_state(&self) -> PgState {
         let mut state = PgState::UNKNOWN;

@@ -5,15 +5,35 @@
 //! Upstream: src/common/scrub_types.cc, src/include/rados/rados_types.hpp; object_info_t in src/osd/osd_types.cc.
 
 use super::snapsets::BadSnapSet;
+use super::{Scrubs, Step};
 use super::compare::{Inconsistent, Shard, object_error, shard_error};
 use crate::object::{INFO_ATTR, ObjectInfo};
 use bytes::Bytes;
 use denc::{BString, Decode, DecodeError, Decoder, Encoder};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use types::{EVersion, Epoch, Errno, HObject, ObjectLocator, OsdId, ReqId, ShardPgId, Snap};
 
 /// Objects in one answer, at most.
 const PAGE_MAX: u64 = 1000;
+
+/// The scrub under way, as `ceph pg <pgid> query` shows it (PgScrubber::dump).
+pub(super) fn under_way(scrubs: &Scrubs, since: Epoch) -> Value {
+    let Some(run) = &scrubs.run else { return json!({"epoch_start": since.to_string(), "active": false}) };
+    let (next, w) = (scrubs.wanted.unwrap_or_default(), run.wanted);
+    let (start, end) = run.chunk.as_ref().map_or((&run.at, &run.at), |(start, end)| (start, end));
+    let waiting: Vec<String> = match &run.step {
+        Step::Reserve { waiting_for } => waiting_for.iter().map(OsdId::to_string).collect(),
+        Step::Distrust { waiting_for } => waiting_for.keys().map(OsdId::to_string).collect(),
+        _ => Vec::new(),
+    };
+    json!({
+        "epoch_start": since.to_string(), "active": true, "start": start.to_string(), "end": end.to_string(),
+        "m_max_end": run.end.to_string(), "deep": w.deep, "must_scrub": w.requested, "must_deep_scrub": next.requested && next.deep,
+        "must_repair": next.repair, "req_scrub": w.requested, "auto_repair": w.repair, "check_repair": w.verifies,
+        "shallow_errors": run.shallow, "deep_errors": run.deep, "fixed": run.fixed_shallow + run.fixed_deep, "waiting_on_whom": waiting,
+    })
+}
 
 /// For each copy what is wrong with it, in words.
 pub(super) fn lines(found: &Inconsistent) -> Vec<String> {
