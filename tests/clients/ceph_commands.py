@@ -53,7 +53,15 @@ def mon_and_mgr(c):
     has_keys(c.json("mgr", "stat"), "epoch available active_name num_standby", "mgr stat")
     has_keys(c.json("mgr", "module", "ls"), "always_on_modules enabled_modules disabled_modules", "mgr module ls")
     has_keys(c.json("tell", "mon.%s" % name, "version"), "version", "tell mon version")
-    has_keys(c.json("tell", "mon.%s" % name, "mon_status"), "name rank state quorum monmap", "mon_status")
+    has_keys(c.json("tell", "mon.%s" % name, "mon_status"), "name rank state quorum monmap stretch_mode", "mon_status")
+    check(all(set(row) == {"features", "release", "num"} for rows in c.json("tell", "mon.%s" % name, "mon_status")["feature_map"].values() for row in rows), "feature_map")
+    cluster = c.json("tell", "mon.%s" % name, "perf", "dump")["cluster"]
+    osds = c.json("osd", "stat")
+    equal([cluster[k] for k in ("num_osd", "num_osd_up", "num_osd_in")], [osds[k] for k in ("num_osds", "num_up_osds", "num_in_osds")], "perf dump of a monitor")
+    check(cluster["osd_bytes"] > cluster["osd_bytes_avail"] > 0 and cluster["osd_epoch"] > 0, "perf dump of a monitor: %r" % cluster)
+    has_keys(c.json("tell", "mon.%s" % name, "perf", "schema")["cluster"]["num_osd"], "type metric_type description", "perf schema of a monitor")
+    # As stock has it, in JSON as well.
+    equal(c.ceph("osd", "get-require-min-compat-client", "-f", "json")[0].strip(), "luminous", "get-require-min-compat-client")
 
 @test
 def what_is_not_built_says_so(c):
@@ -160,6 +168,7 @@ def pool_commands(c):
     match(r"ENOENT", c.ceph("osd", "pool", "get", "nosuch", "size", rc=2)[1])
     match(r"enabled application 'rados' on pool 'cmd1'", c.ceph("osd", "pool", "application", "enable", "cmd1", "rados")[1])
     has_keys(c.json("osd", "pool", "application", "get", "cmd1"), "rados", "application get")
+    equal(c.json("osd", "pool", "application", "get")["cmd1"], {"rados": {}}, "application get of all pools")
     match(r"pool cmd1 id \d+", c.ceph("osd", "pool", "stats", "cmd1")[0])
     match(r"^pool 'cmd1' renamed to 'cmd2'", c.ceph("osd", "pool", "rename", "cmd1", "cmd2")[1])
     match(r"EPERM", c.ceph("osd", "pool", "rm", "cmd2", rc=1)[1])
@@ -300,6 +309,20 @@ def tell_osd(c):
     has_keys(c.json("tell", "osd.0", "dump_ops_in_flight"), "ops num_ops", "ops in flight")
     has_keys(c.json("tell", "osd.0", "dump_historic_ops"), "size duration ops", "historic ops")
     c.ceph("tell", "osd.*", "version")
+    pools = [p["pool"] for p in c.json("osd", "dump")["pools"]]
+    check(set(c.json("tell", "osd.0", "get_mapped_pools")) <= set(pools), "get_mapped_pools")
+    equal(set(c.json("tell", "osd.0", "dump_scrub_reservations")), {"scrubs_local", "scrubs_remote", "osd_max_scrubs"}, "dump_scrub_reservations")
+    scrubs = c.json("tell", "osd.0", "dump_scrubs")
+    check(all(set(s) == {"pgid", "sched_time", "deadline", "forced"} for s in scrubs), "dump_scrubs: %r" % scrubs)
+    # Of none there is no list.
+    listed = lambda: sorted(s["pgid"] for s in c.json("pg", "ls-by-primary", "0").get("pg_stats", []))
+    until(lambda: sorted(s["pgid"] for s in c.json("tell", "osd.0", "dump_scrubs")) == listed(), "every placement group that osd.0 leads in dump_scrubs")
+    check(all(set(d) == {"device", "device_id"} for d in c.json("tell", "osd.0", "list_devices")), "list_devices")
+    equal(c.json("tell", "osd.0", "dump_watchers"), [], "dump_watchers")
+    c.ceph("osd", "blocklist", "add", "10.9.8.7:0/123")
+    addr = until(lambda: c.json("tell", "osd.0", "dump_blocklist"), "a blocklist")[0]["entity_addr_t"]
+    equal((addr["addr"], addr["nonce"]), ("10.9.8.7:0", 123), "dump_blocklist")
+    c.ceph("osd", "blocklist", "rm", "10.9.8.7:0/123")
     match(r"EINVAL|ENOENT|ENXIO", c.ceph("tell", "osd.99", "version", rc=None)[1])
 
 @test

@@ -19,7 +19,7 @@ use admin::command::Reply;
 use admin::option::{ConfigValues, Source};
 use admin::{Args, Command, CommandError, CommandTable, Format};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::msg::internal::ConfigInForce;
 use types::{EntityKind, EntityName, Errno, Now};
@@ -271,6 +271,10 @@ impl Osd {
             "dump_recovery_reservations" => {
                 render(json!({"local_reservations": self.sh.local_slots.dump(), "remote_reservations": self.sh.remote_slots.dump()}))
             }
+            "dump_scrub_reservations" => render(self.scrub_reservations()),
+            "dump_scrubs" => render(self.scheduled_scrubs(now)),
+            "get_mapped_pools" => render(self.pgs.keys().map(|id| id.pool.0).collect::<BTreeSet<_>>().into_iter().collect()),
+            "list_devices" => render(self.devices()),
             "get_latest_osdmap" => {
                 fx.push(Effect::WantMaps { from: self.maps.wanted() });
                 Ok(Some(Reply::default()))
@@ -372,10 +376,16 @@ impl Osd {
     }
 
     fn blocklist(&self) -> Value {
-        let rows = self.maps.newest.blocklist.iter();
-        let rows: Vec<Value> =
-            rows.map(|(addr, until)| json!({"addr": addr.to_string(), "expire": until.to_duration().as_secs_f64()})).collect();
-        json!({"blocklist": rows})
+        let row = |(addr, until): (&types::EntityAddr, &types::Utime)| json!({"entity_addr_t": addr.dump_json(), "expire_time": until.to_string()});
+        self.maps.newest.blocklist.iter().map(row).collect()
+    }
+
+    /// The disks that it lies on, and what is known of each.
+    fn devices(&self) -> Value {
+        let of = |key: &str| self.config.metadata.get(key).map(String::as_str).unwrap_or_default();
+        let ids: BTreeMap<&str, &str> = of("device_ids").split(',').filter_map(|pair| pair.split_once('=')).collect();
+        let names = of("devices").split(',').filter(|name| !name.is_empty());
+        names.map(|name| json!({"device": format!("/dev/{name}"), "device_id": ids.get(name).unwrap_or(&"")})).collect()
     }
 
     /// Round trips that take at least so many milliseconds, the longest first; without a number those that a stock cluster would

@@ -32,6 +32,7 @@ pub fn of_devices(home: &Home, class: &str, data_size: u64) -> Facts {
     let journal_turns = Device::beneath(&journal).map_or(class == "hdd", |d| turns(&d));
     out.extend([
         ("bluefs".into(), "1".into()),
+        ("bluestore_min_alloc_size".into(), store::BLOCK.to_string()),
         ("bluefs_dedicated_db".into(), flag(db)),
         ("bluefs_dedicated_wal".into(), flag(wal)),
         ("bluefs_single_shared_device".into(), flag(!db && !wal)),

@@ -131,7 +131,7 @@ fn since(now: Utime, at: Utime) -> std::time::Duration {
 }
 
 /// All PGs of the map, and how many are in which state; those that no manager told us of are unknown.
-fn pg_counts(ctx: &Ctx<'_>) -> (u64, BTreeMap<String, u64>) {
+pub(super) fn pg_counts(ctx: &Ctx<'_>) -> (u64, BTreeMap<String, u64>) {
     let total: u64 = ctx.osdmap().pools.values().map(|p| u64::from(p.pg_num)).sum();
     let mut states: BTreeMap<String, u64> = BTreeMap::new();
     for (bits, n) in ctx.state.mgr.digest.iter().flat_map(|d| &d.pgs_by_state) {
@@ -150,7 +150,7 @@ fn pgs_not_serving(states: &BTreeMap<String, u64>) -> (u64, u64) {
     (count(|s| s == "unknown"), count(|s| !s.contains("active") && s != "unknown"))
 }
 
-fn object_sums(ctx: &Ctx<'_>) -> ObjectStatSum {
+pub(super) fn object_sums(ctx: &Ctx<'_>) -> ObjectStatSum {
     let mut sum = ObjectStatSum::default();
     ctx.state.mgr.digest.iter().flat_map(|d| d.pools.values()).for_each(|p| sum.add(&p.stat.stats.sum));
     sum
@@ -346,6 +346,11 @@ fn versions(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 }
 
 fn features(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+    Ok(Reply::json(cmd.format, &feature_map(ctx)))
+}
+
+/// Who is connected, by kind and features.
+pub(super) fn feature_map(ctx: &Ctx<'_>) -> Value {
     let mut kinds: BTreeMap<EntityKind, BTreeMap<u64, u64>> = BTreeMap::new();
     kinds.entry(EntityKind::MON).or_default().insert(types::features::SUPPORTED, ctx.quorum.ranks.len() as u64);
     for session in ctx.sessions.values() {
@@ -359,7 +364,7 @@ fn features(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let out: Map<String, Value> = (order.iter())
         .filter_map(|kind| Some((kind.name().to_owned(), rows(kinds.get(kind)?).into())))
         .collect();
-    Ok(Reply::json(cmd.format, &Value::Object(out)))
+    Value::Object(out)
 }
 
 /// The oldest release with these features, as far as upstream tells them apart.

@@ -12,6 +12,7 @@ pub mod fs;
 pub mod general;
 pub mod health;
 pub mod log;
+mod loggers;
 pub mod mgr;
 pub mod mon;
 mod not_built;

@@ -261,7 +261,8 @@ fn blocklist_ls(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     Ok(reply)
 }
 
-fn min_compat_client(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
+fn min_compat_client(ctx: &mut Ctx<'_>, _: &Cmd) -> Outcome {
     let name = ctx.osdmap().require_min_compat_client.name();
-    Ok(Reply::either(cmd.format, || format!("{name}\n"), || json!({"require_min_compat_client": name})))
+    // Upstream has no JSON for it.
+    Ok(Reply::text(format!("{name}\n")))
 }

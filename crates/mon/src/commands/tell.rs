@@ -6,8 +6,8 @@ use crate::reply::{Format, Outcome, Reply};
 use crate::services::config::Subject;
 use crate::text::stamp;
 use admin::option;
+use admin::perf::PerfCounters;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
 use types::Errno;
 
 pub const COMMANDS: &[Entry] = &[
@@ -20,6 +20,8 @@ pub const COMMANDS: &[Entry] = &[
     entry("sessions", "mon", "r", sessions),
     entry("ops", "mon", "r", ops),
     entry("dump_historic_ops", "mon", "r", ops),
+    entry("perf dump", "mon", "r", |ctx, cmd| perf(ctx, cmd, admin::perf::dump)),
+    entry("perf schema", "mon", "r", |ctx, cmd| perf(ctx, cmd, admin::perf::schema)),
     entry("config show", "mon", "r", config_show),
     entry("config get", "mon", "r", config_get),
     entry("config set", "mon", "rw", config_set),
@@ -34,6 +36,8 @@ pub const COMMANDS: &[Entry] = &[
     entry("log flush", "mon", "rw", |_, _| Ok(Reply::ok())),
     entry("log reopen", "mon", "rw", |_, _| Err(Reply::err(Errno::EOPNOTSUPP, "send the daemon SIGHUP: it then opens its log anew"))),
 ];
+
+type Print = fn(&[&PerfCounters], Option<&str>, Option<&str>, bool) -> String;
 
 /// `tell` prints JSON for people unless told otherwise.
 fn out(cmd: &Cmd, value: &Value) -> Outcome {
@@ -59,10 +63,6 @@ fn git_version(_: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
 
 fn mon_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
     let features = types::features::SUPPORTED.to_string();
-    let mut groups: BTreeMap<&str, BTreeMap<u64, u64>> = BTreeMap::new();
-    for s in ctx.sessions.values() {
-        *groups.entry(s.peer.kind.name()).or_default().entry(s.peer.features).or_default() += 1;
-    }
     let names = ctx.state.monmap.map.persistent_features.names();
     let rank = ctx.state.monmap.map.rank_of(&ctx.env.name);
     let state = match ctx.quorum.leader {
@@ -92,7 +92,8 @@ fn mon_status(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         "extra_probe_peers": [],
         "sync_provider": [],
         "monmap": super::mon::monmap_json(ctx),
-        "feature_map": groups.iter().map(|(kind, g)| ((*kind).to_owned(), g.iter().map(|(f, n)| json!({"features": format!("{f:#x}"), "num": n})).collect::<Vec<_>>().into())).collect::<Map<String, Value>>(),
+        "feature_map": super::general::feature_map(ctx),
+        "stretch_mode": false,
     });
     out(cmd, &status)
 }
@@ -104,9 +105,12 @@ fn sessions(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
             "name": format!("{}.{}", s.peer.kind.name(), s.peer.global_id),
             "entity_name": s.peer.name.to_string(),
             "addrs": s.peer.addrs.dump_json(),
+            "socket_addr": s.peer.addrs.0.first().map(types::EntityAddr::dump_json),
+            "con_type": s.peer.kind.name(),
             "state": "open",
             "con_features": s.peer.features,
             "con_features_hex": format!("{:x}", s.peer.features),
+            "con_features_release": super::general::release_of(s.peer.features),
             "open": true,
             "caps": {"text": s.peer.caps},
             "authenticated": true,
@@ -118,6 +122,12 @@ fn sessions(ctx: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {
         })
     };
     out(cmd, &ctx.sessions.values().map(one).collect())
+}
+
+fn perf(ctx: &mut Ctx<'_>, cmd: &Cmd, print: Print) -> Outcome {
+    let loggers = super::loggers::of(ctx);
+    let loggers: Vec<&PerfCounters> = loggers.iter().collect();
+    Ok(Reply::text(print(&loggers, cmd.str("logger")?, cmd.str("counter")?, cmd.format != Format::Json)))
 }
 
 fn ops(_: &mut Ctx<'_>, cmd: &Cmd) -> Outcome {

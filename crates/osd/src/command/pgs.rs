@@ -41,19 +41,35 @@ impl Osd {
     }
 
     pub(super) fn watchers(&self) -> Value {
-        let one = |(id, pg): (&PgId, &crate::pg::Pg)| -> Vec<Value> {
+        let of = |pg: &crate::pg::Pg| -> Vec<Value> {
             pg.watchers()
                 .map(|(obj, key, addr, timeout)| {
                     json!({
-                        "namespace": obj.nspace.to_string(), "object": obj.name.to_string(), "pg": id.to_string(),
-                        "watcher": {"watcher": key.who.to_string(), "cookie": key.cookie, "timeout": timeout.as_secs(),
-                            "addr": addr.to_string()},
+                        "namespace": obj.nspace.to_string(), "object": obj.name.to_string(),
+                        "entity_name": {"type": key.who.kind.name(), "num": key.who.num},
+                        "cookie": key.cookie, "timeout": timeout.as_secs(), "entity_addr_t": addr.dump_json(),
                     })
                 })
                 .collect()
         };
-        let all: Vec<Value> = self.pgs.iter().flat_map(one).collect();
-        json!({"watchers": all})
+        self.pgs.values().flat_map(of).collect()
+    }
+
+    /// How many scrubs it takes part in, its own and others'.
+    pub(super) fn scrub_reservations(&self) -> Value {
+        let own = self.pgs.values().filter(|pg| pg.is_scrubbing()).count();
+        json!({"scrubs_local": own, "scrubs_remote": self.sh.scrubs_active.saturating_sub(own), "osd_max_scrubs": self.sh.scrub.max})
+    }
+
+    /// When its PGs are to be scrubbed, the first ones first.
+    pub(super) fn scheduled_scrubs(&self, now: Now) -> Value {
+        let ours = self.pgs.iter().filter(|(_, pg)| pg.is_primary(self.sh.whoami));
+        let mut all: Vec<_> = ours.filter_map(|(id, pg)| Some((pg.next_scrub(now, &self.sh)?, id))).collect();
+        all.sort_by_key(|(next, id)| (next.at, **id));
+        let show = |(next, id): (crate::pg::NextScrub, &PgId)| {
+            json!({"pgid": id.to_string(), "sched_time": next.at.to_string(), "deadline": next.deadline.to_string(), "forced": next.forced})
+        };
+        all.into_iter().map(show).collect()
     }
 }
 

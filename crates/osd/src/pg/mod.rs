@@ -52,7 +52,7 @@ pub(crate) use unfound::offset;
 pub(crate) use repop::write_of_row;
 pub(crate) use recount::BUDGET as RECOUNT_BUDGET;
 pub(crate) use remove::Removals;
-pub(crate) use scrub::{ScrubOptions, Wanted};
+pub(crate) use scrub::{NextScrub, ScrubOptions, Wanted};
 pub(crate) use slots::tell_slots;
 pub(crate) use split::advance_all;
 pub(crate) use stats::PgFigures;

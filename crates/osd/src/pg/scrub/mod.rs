@@ -15,7 +15,7 @@ mod schedule;
 mod snapsets;
 
 pub(super) use map::Chunk;
-pub(crate) use schedule::ScrubOptions;
+pub(crate) use schedule::{NextScrub, ScrubOptions};
 
 use super::{ClientOp, Pg, Stage};
 use crate::effects::{Cx, Durable, ReadResult};

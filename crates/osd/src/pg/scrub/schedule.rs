@@ -14,7 +14,7 @@ use std::time::Duration;
 use types::map::pool_opts::{PoolOptKey, PoolOptValue};
 use types::map::{OsdMap, PgPool};
 use types::msg::internal_osd::{PgBody, Round};
-use types::{Mono, OsdId, Utime};
+use types::{Mono, Now, OsdId, Utime};
 
 /// Between two looks at whether a scrub is due.
 const LOOK: Duration = Duration::from_secs(5);
@@ -127,7 +127,35 @@ fn interval(pool: &PgPool, key: PoolOptKey, otherwise: f64) -> f64 {
     }
 }
 
+/// When a PG is to be scrubbed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NextScrub {
+    /// Zero if somebody wants it now.
+    pub at: Utime,
+    /// From then on neither hour matters; zero: never.
+    pub deadline: Utime,
+    pub forced: bool,
+}
+
 impl Pg {
+    /// A scrub of ours is under way.
+    pub fn is_scrubbing(&self) -> bool {
+        self.scrubs.run.is_some()
+    }
+
+    /// When there will be a scrub; `None` if the pool is gone.
+    pub fn next_scrub(&self, now: Now, sh: &Shared) -> Option<NextScrub> {
+        let pool = sh.map.pool_by_id(self.id.pool)?;
+        let forced = self.scrubs.wanted.is_some_and(|w| w.requested);
+        let min = interval(pool, PoolOptKey::SCRUB_MIN_INTERVAL, sh.scrub.min_interval);
+        let max = interval(pool, PoolOptKey::SCRUB_MAX_INTERVAL, sh.scrub.max_interval);
+        let last = self.history.scrubs.last_scrub_stamp.min(now.wall).to_duration();
+        // What has not been drawn yet may be anything from nothing to all of it.
+        let wait = min * (1.0 + sh.scrub.randomize * self.scrubs.schedule.jitter.unwrap_or(0.0));
+        let after = |seconds: f64| Utime::from_duration(last + Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        Some(NextScrub { at: if forced { Utime::ZERO } else { after(wait) }, deadline: if max > 0.0 { after(max) } else { Utime::ZERO }, forced })
+    }
+
     /// The scrub that is due by itself, if one is.
     pub(super) fn due_scrub(&mut self, cx: &mut Cx<'_>) -> Option<Wanted> {
         let pool = cx.sh.map.pool_by_id(self.id.pool)?;
