@@ -153,6 +153,28 @@ def replace_disks(o):
         now = o.osds()[osd]
         check(now["up"] and now["in"] and (now["uuid"] != old["uuid"]) == (osd > 0), now)
 
+def without_a_disk(o):
+    """A disk is not mounted, and then only its mount point is there: the others start all the same, and nothing is made in its place."""
+    up = lambda: subprocess.run([o.bin, "up", "--dir", o.dir], capture_output=True, text=True)
+    for mount_point in (False, True):
+        o.stop(0)
+        o.stop(1)
+        os.rename(o.home(0), o.home("away"))
+        if mount_point:
+            os.mkdir(o.home(0))
+        p = up()
+        if mount_point:
+            check(p.returncode != 0 and "osd.0 holds no OSD" in p.stderr, p)
+            until(lambda: o.osds()[1]["up"], "osd.1 up")
+            equal(os.listdir(o.home(0)), [], "what was left there")
+            os.rmdir(o.home(0))
+        else:
+            equal(p.returncode, 0, p.stderr)
+            check(o.osds()[1]["up"] and not os.path.exists(o.home(0)), "osd.1 alone is started")
+        os.rename(o.home("away"), o.home(0))
+        equal(up().returncode, 0, "all are there again")
+        o.await_clean()
+
 def replace_node(o):
     old = sorted(o.osds())
     old_host = next(n["name"] for n in o.client.json("osd", "tree")["nodes"] if n["type"] == "host")
@@ -179,6 +201,7 @@ def main():
     wrote = finish(bench(client, "4", "write", "-b", "16384", "-t", "16", "--no-cleanup"), "rados bench write")
     writer = Writer(a.conf)
     writer.start()
+    without_a_disk(o)
     replace_in_place(o)
     replace_by_command(o, 0, "now", "12G")
     # Two copies, so that two of three OSDs are enough for them.

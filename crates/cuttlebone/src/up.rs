@@ -90,15 +90,19 @@ fn start_all(home: &Home, args: &UpArgs, stop: &AtomicBool) -> Result<()> {
         mons += 1;
         home.await_mons(mons, &admin)?;
     }
-    let osds = home.osd_count(args);
-    for id in 0..osds {
-        home.describe_osd(id, osds, args)?;
-        home.make_osd(id, in_turn(&args.device_class, id), &admin)?;
+    let osds = home.osd_ids(args);
+    let mut failed = Ok(());
+    for id in &osds {
+        home.describe_osd(*id, osds.len() as u32, args)?;
+        // One that cannot be made does not keep the others from starting.
+        failed = failed.and(home.make_osd(*id, in_turn(&args.device_class, *id), &admin));
     }
-    home.start_osds(osds)?;
-    home.await_whole(mons, osds, &admin, stop)?;
+    let whole: Vec<u32> = osds.iter().copied().filter(|id| home.is_made(*id)).collect();
+    home.start_missing("osd", &whole.iter().map(u32::to_string).collect::<Vec<_>>())?;
+    failed?;
+    home.await_whole(mons, &osds, &admin, stop)?;
     let plural = if mons > 1 { "s" } else { "" };
-    say!("cluster in {}: {mons} monitor{plural}, {osds} OSDs, up after {:.1} s", home.dir.display(), begin.elapsed().as_secs_f32());
+    say!("cluster in {}: {mons} monitor{plural}, {} OSDs, up after {:.1} s", home.dir.display(), osds.len(), begin.elapsed().as_secs_f32());
     say!("  clients need: {} (keyring beside it)", home.conf().display());
     say!("  try:  ceph -c {} -s", home.conf().display());
     Ok(())
@@ -250,9 +254,14 @@ impl Home {
         self.daemon_names().into_iter().filter(|name| read_pid(&self.pid_file(name)).is_some()).collect()
     }
 
-    fn osd_count(&self, args: &UpArgs) -> u32 {
-        let there = self.daemon_names().iter().filter(|name| name.starts_with("osd.")).count() as u32;
-        args.osds.unwrap_or(if there == 0 { 3 } else { there }).max(there)
+    /// Those that have a directory, and new ones until there are as many as wanted.
+    fn osd_ids(&self, args: &UpArgs) -> Vec<u32> {
+        let there = self.ids("osd.").iter().filter_map(|id| id.parse().ok()).collect();
+        with_new_osds(there, args.osds)
+    }
+
+    fn is_made(&self, osd: u32) -> bool {
+        self.dir.join(format!("osd.{osd}/ready")).exists()
     }
 
     fn daemon_args(&self, kind: &str, id: &str, more: &[&str]) -> Vec<String> {
@@ -352,7 +361,7 @@ impl Home {
     fn describe_osd(&self, id: u32, osds: u32, args: &UpArgs) -> Result<()> {
         let text = fs::read_to_string(self.conf())?;
         let heading = format!("[osd.{id}]");
-        if self.dir.join(format!("osd.{id}/ready")).exists() || text.lines().any(|line| line == heading) {
+        if self.is_made(id) || text.lines().any(|line| line == heading) {
             return Ok(());
         }
         let place = args.hosts.map(|hosts| format!("crush location = root=default host={}\n", host_with_room(&text, osds, hosts)));
@@ -368,9 +377,10 @@ impl Home {
     /// Registers and formats an OSD unless that is done; `class` is its device class, if it is not to be what its device is.
     fn make_osd(&self, id: u32, class: Option<&String>, admin: &AdminClient) -> Result<()> {
         let dir = self.dir.join(format!("osd.{id}"));
-        if dir.join("ready").exists() {
+        if self.is_made(id) {
             return Ok(());
         }
+        let (was_there, was_begun) = (dir.exists(), dir.join("fsid").exists());
         fs::create_dir_all(&dir)?;
         // A half-made OSD keeps its uuid and key: registering it again is then the same registration.
         let uuid = kept(&dir.join("fsid"), || Uuid::new_v4().to_string())?;
@@ -381,7 +391,18 @@ impl Home {
             secrets["crush_device_class"] = class.as_str().into();
         }
         let secrets = secrets.to_string();
-        let given = admin.command(request, secrets.as_bytes()).with_context(|| format!("registering osd.{id}"))?;
+        let given = admin.command(request, secrets.as_bytes()).inspect_err(|_| {
+            // Perhaps a mount point: it is left as it was.
+            if !was_begun {
+                ["fsid", "key"].iter().for_each(|name| drop(fs::remove_file(dir.join(name))));
+            }
+            if !was_there {
+                drop(fs::remove_dir(&dir));
+            }
+        });
+        let given = given.with_context(|| {
+            format!("registering osd.{id}: {} holds no OSD. Is its disk not mounted? To have it begin anew: 'ceph osd destroy {id}'", dir.display())
+        })?;
         let given = String::from_utf8_lossy(&given).trim().to_owned();
         ensure!(given == id.to_string(), "asked for osd.{id}, was given {given:?}");
         fs::write(dir.join("keyring"), format!("[osd.{id}]\n\tkey = {key}\n"))?;
@@ -391,12 +412,8 @@ impl Home {
         Ok(())
     }
 
-    fn start_osds(&self, osds: u32) -> Result<()> {
-        self.start_missing("osd", &(0..osds).map(|id| id.to_string()).collect::<Vec<_>>())
-    }
-
     /// Until every monitor is in the quorum, every OSD is up, the manager serves, and every placement group takes requests.
-    fn await_whole(&self, mons: u32, osds: u32, admin: &AdminClient, stop: &AtomicBool) -> Result<()> {
+    fn await_whole(&self, mons: u32, osds: &[u32], admin: &AdminClient, stop: &AtomicBool) -> Result<()> {
         let end = Instant::now() + PATIENCE;
         loop {
             let missing = self.missing(mons, osds, admin)?;
@@ -411,19 +428,19 @@ impl Home {
     }
 
     /// What the cluster still lacks. A map may call daemons up that died since: only those of these processes count.
-    fn missing(&self, mons: u32, osds: u32, admin: &AdminClient) -> Result<Vec<String>> {
+    fn missing(&self, mons: u32, osds: &[u32], admin: &AdminClient) -> Result<Vec<String>> {
         let ask = |prefix: &str| -> Result<Value> {
             Ok(serde_json::from_slice(&admin.command(json!({"prefix": prefix, "format": "json"}), b"")?)?)
         };
         let (status, dump) = (ask("status")?, ask("osd dump")?);
         let mut missing = Vec::new();
-        for id in 0..osds {
+        for id in osds {
             let name = format!("osd.{id}");
             let Some(pid) = read_pid(&self.pid_file(&name)) else {
                 bail!("{name} has ended; see {}/log/{name}.log", self.dir.display());
             };
             let up = dump["osds"].as_array().into_iter().flatten().any(|o| {
-                o["osd"] == id && o["up"] == 1 && o["public_addrs"]["addrvec"][0]["nonce"] == pid
+                o["osd"] == *id && o["up"] == 1 && o["public_addrs"]["addrvec"][0]["nonce"] == pid
             });
             if !up {
                 missing.push(format!("{name} is not up"));
@@ -457,6 +474,15 @@ impl Home {
         say!("{name} stopped");
         Ok(())
     }
+}
+
+/// OSDs that are there, and as many new ones, with the lowest numbers that are free, as are missing to the wanted number; three where there is none.
+fn with_new_osds(mut ids: Vec<u32>, wanted: Option<u32>) -> Vec<u32> {
+    let wanted = wanted.unwrap_or(if ids.is_empty() { 3 } else { 0 }) as usize;
+    let free: Vec<u32> = (0..).filter(|id| !ids.contains(id)).take(wanted.saturating_sub(ids.len())).collect();
+    ids.extend(free);
+    ids.sort_unstable();
+    ids
 }
 
 /// What OSD `id` gets of things that are given to OSDs in turn.
@@ -557,7 +583,16 @@ fn parse_size(text: &str) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{host_with_room, in_turn, parse_size};
+    use super::{host_with_room, in_turn, parse_size, with_new_osds};
+
+    #[test]
+    fn osds_that_were_removed_are_not_made_again_and_those_behind_them_are_started() {
+        assert_eq!(with_new_osds(vec![], None), [0, 1, 2]);
+        assert!(with_new_osds(vec![], Some(0)).is_empty());
+        assert_eq!(with_new_osds(vec![2, 1], None), [1, 2]);
+        assert_eq!(with_new_osds(vec![1, 2], Some(4)), [0, 1, 2, 3]);
+        assert_eq!(with_new_osds(vec![0, 1, 2, 3], Some(3)), [0, 1, 2, 3]);
+    }
 
     #[test]
     fn new_osds_fill_one_host_after_the_other_and_take_classes_in_turn() {
