@@ -266,6 +266,9 @@ fn value_type(kind: Kind) -> &'static str {
     }
 }
 
+/// One of the ways to print loggers, below: all of them, or one logger, or one counter of it; pretty or compact.
+pub type Print = fn(&[&PerfCounters], Option<&str>, Option<&str>, bool) -> String;
+
 /// `perf dump [logger] [counter]` over loggers in the order given, pretty or compact.
 pub fn dump(loggers: &[&PerfCounters], logger: Option<&str>, counter: Option<&str>, pretty: bool) -> String {
     print(loggers, logger, pretty, |l, w| l.dump(w, counter))

@@ -2,13 +2,18 @@
 
 use crate::config::DaemonConfig;
 use crate::session::Session;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use bytes::Bytes;
 use client::CommandReply;
 use serde_json::Value;
 use std::path::Path;
 use std::time::Duration;
 use types::{EntityKind, Errno};
+
+/// Who was asked will not do it: the errno's name and its words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Refused(String);
 
 /// A session as client.admin.
 pub struct AdminClient {
@@ -28,8 +33,7 @@ impl AdminClient {
         Ok(AdminClient { session: Session::open(config, patience)?, patience })
     }
 
-    /// Runs one command and returns its output. Errors: a refusal (the errno's name and the monitor's words), or
-    /// nobody answered in time.
+    /// Runs one command and returns its output. Errors: [`Refused`], or nobody answered in time, and whether it was done is not known.
     pub fn command(&self, json: Value, input: &[u8]) -> Result<Bytes> {
         let what = json["prefix"].as_str().unwrap_or_default().to_owned();
         self.ask(what, self.session.handle.mon_command(json.to_string(), Bytes::copy_from_slice(input)))
@@ -46,7 +50,7 @@ impl AdminClient {
         let reply = answered.with_context(|| format!("{what}: no answer within {} s", self.patience.as_secs()))?;
         let reply = reply.with_context(|| what.clone())?;
         if reply.result < 0 {
-            bail!("{what}: {}: {}", Errno(-reply.result).name(), reply.status);
+            return Err(Refused(format!("{what}: {}: {}", Errno(-reply.result).name(), reply.status)).into());
         }
         Ok(reply.output)
     }

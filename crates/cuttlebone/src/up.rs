@@ -4,7 +4,7 @@
 //! Daemons are started as a script would start stock ones: `mon --mkfs`, `mon`, `osd new`, `osd --mkfs`, `osd`.
 
 use crate::out::say;
-use crate::admin_client::AdminClient;
+use crate::admin_client::{AdminClient, Refused};
 use crate::config::parse_bytes;
 use crate::process::{read_pid, spawn_daemon, stop_pid};
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -90,15 +90,15 @@ fn start_all(home: &Home, args: &UpArgs, stop: &AtomicBool) -> Result<()> {
         mons += 1;
         home.await_mons(mons, &admin)?;
     }
-    let osds = home.osd_ids(args);
+    let osds = with_new_osds(home.osd_ids(), args.osds);
     let mut failed = Ok(());
     for id in &osds {
         home.describe_osd(*id, osds.len() as u32, args)?;
         // One that cannot be made does not keep the others from starting.
         failed = failed.and(home.make_osd(*id, in_turn(&args.device_class, *id), &admin));
     }
-    let whole: Vec<u32> = osds.iter().copied().filter(|id| home.is_made(*id)).collect();
-    home.start_missing("osd", &whole.iter().map(u32::to_string).collect::<Vec<_>>())?;
+    let made: Vec<String> = osds.iter().filter(|id| home.is_made(**id)).map(u32::to_string).collect();
+    home.start_missing("osd", &made)?;
     failed?;
     home.await_whole(mons, &osds, &admin, stop)?;
     let plural = if mons > 1 { "s" } else { "" };
@@ -229,10 +229,8 @@ impl Home {
 
     /// A `mon.X` for each monitor's directory and an `osd.N` for each OSD's.
     fn daemon_names(&self) -> Vec<String> {
-        let mut ids: Vec<u32> = self.ids("osd.").iter().filter_map(|id| id.parse().ok()).collect();
-        ids.sort_unstable();
         let mons = self.mon_ids().into_iter().map(|id| format!("mon.{id}"));
-        mons.chain(ids.into_iter().map(|id| format!("osd.{id}"))).collect()
+        mons.chain(self.osd_ids().into_iter().map(|id| format!("osd.{id}"))).collect()
     }
 
     /// Monitors of this directory; those that were removed leave a mark in theirs.
@@ -254,10 +252,11 @@ impl Home {
         self.daemon_names().into_iter().filter(|name| read_pid(&self.pid_file(name)).is_some()).collect()
     }
 
-    /// Those that have a directory, and new ones until there are as many as wanted.
-    fn osd_ids(&self, args: &UpArgs) -> Vec<u32> {
-        let there = self.ids("osd.").iter().filter_map(|id| id.parse().ok()).collect();
-        with_new_osds(there, args.osds)
+    /// OSDs that have a directory, in their order.
+    fn osd_ids(&self) -> Vec<u32> {
+        let mut ids: Vec<u32> = self.ids("osd.").iter().filter_map(|id| id.parse().ok()).collect();
+        ids.sort_unstable();
+        ids
     }
 
     fn is_made(&self, osd: u32) -> bool {
@@ -391,13 +390,13 @@ impl Home {
             secrets["crush_device_class"] = class.as_str().into();
         }
         let secrets = secrets.to_string();
-        let given = admin.command(request, secrets.as_bytes()).inspect_err(|_| {
-            // Perhaps a mount point: it is left as it was.
-            if !was_begun {
+        let given = admin.command(request, secrets.as_bytes()).inspect_err(|e| {
+            // Perhaps a mount point: it is left as it was. Who was not answered may have been registered, and needs them.
+            if !was_begun && e.is::<Refused>() {
                 ["fsid", "key"].iter().for_each(|name| drop(fs::remove_file(dir.join(name))));
-            }
-            if !was_there {
-                drop(fs::remove_dir(&dir));
+                if !was_there {
+                    drop(fs::remove_dir(&dir));
+                }
             }
         });
         let given = given.with_context(|| {

@@ -7,7 +7,7 @@ use crate::disk::Disk;
 use crate::osd::Osd;
 use crate::perf::DevicePerf;
 use admin::Args;
-use admin::perf::{PerfCounters, prio};
+use admin::perf::{PerfCounters, Print, prio};
 use serde_json::{Map, Value, json};
 
 admin::counters! {
@@ -88,8 +88,6 @@ const POOLS: [&str; 29] = [
     "unittest_1",
     "unittest_2",
 ];
-
-type Print = fn(&[&PerfCounters], Option<&str>, Option<&str>, bool) -> String;
 
 impl Osd {
     /// What the messenger has done: told before every command.

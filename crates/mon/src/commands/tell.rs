@@ -6,7 +6,7 @@ use crate::reply::{Format, Outcome, Reply};
 use crate::services::config::Subject;
 use crate::text::stamp;
 use admin::option;
-use admin::perf::PerfCounters;
+use admin::perf::{PerfCounters, Print};
 use serde_json::{Map, Value, json};
 use types::Errno;
 
@@ -36,8 +36,6 @@ pub const COMMANDS: &[Entry] = &[
     entry("log flush", "mon", "rw", |_, _| Ok(Reply::ok())),
     entry("log reopen", "mon", "rw", |_, _| Err(Reply::err(Errno::EOPNOTSUPP, "send the daemon SIGHUP: it then opens its log anew"))),
 ];
-
-type Print = fn(&[&PerfCounters], Option<&str>, Option<&str>, bool) -> String;
 
 /// `tell` prints JSON for people unless told otherwise.
 fn out(cmd: &Cmd, value: &Value) -> Outcome {

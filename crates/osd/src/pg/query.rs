@@ -9,6 +9,7 @@ use crate::slow::Unfinished;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::time::Duration;
+use types::json::Obj;
 use types::map::OsdMap;
 use types::msg::internal_osd::{PeerHistory, PeerInfo};
 use types::pg::{ObjectStatCollection, ObjectStatSum, PgHistory, PgInfo, PgShard, PgStat};
@@ -24,9 +25,8 @@ impl Pg {
         let (info, peers) = (self.info_here(now, map, self.shard(&places.acting, whoami)), self.peer_infos(whoami));
         let mut to_trim = self.removed_snaps(cx).cloned().unwrap_or_default();
         to_trim.subtract(&self.trims.purged);
-        let to_trim: Vec<String> = to_trim.0.iter().map(|(start, length)| format!("{start:x}~{length:x}")).collect();
         let mut out = json!({
-            "snap_trimq": format!("[{}]", to_trim.join(",")), "snap_trimq_len": self.trims.left,
+            "snap_trimq": to_trim.to_string(), "snap_trimq_len": self.trims.left,
             "state": self.state().to_string(), "epoch": map.epoch.0, "up": osds(&places.up), "acting": osds(&places.acting),
         });
         if !self.recovery.backfills.is_empty() {
@@ -37,11 +37,9 @@ impl Pg {
         }
         out["info"] = info.dump_json();
         let described = |(osd, info): (OsdId, PgInfo)| {
-            let mut peer = json!({"peer": shard(osd)});
-            if let (Value::Object(peer), Value::Object(info)) = (&mut peer, info.dump_json()) {
-                peer.extend(info);
-            }
-            peer
+            let mut peer = Obj::new();
+            peer.put("peer", shard(osd)).extend(info.dump_json());
+            peer.done()
         };
         out["peer_info"] = peers.into_iter().map(described).collect();
         out["recovery_state"] = self.recovery_states(now, map, whoami).into();
@@ -71,7 +69,7 @@ impl Pg {
             last_complete: self.complete_to(self.missing.values().min().copied()),
             log_tail: self.log.tail,
             stats: self.stats(now, map),
-            history: self.past(&self.history, now.mono),
+            history: self.past(&self.history, self.unread_for(now.mono)),
             purged_snaps: self.trims.purged.clone(),
             last_epoch_started: self.last_epoch_started,
             last_interval_started: self.last_epoch_started,
@@ -102,7 +100,7 @@ impl Pg {
             last_complete: if info.missing == 0 { info.last_update } else { info.log_tail },
             log_tail: info.log_tail,
             stats: counted(info.last_update, objects, info.missing as i64),
-            history: self.past(&info.history, Mono(u64::MAX)),
+            history: self.past(&info.history, Duration::ZERO),
             last_epoch_started: info.last_epoch_started,
             last_interval_started: info.last_epoch_started,
             last_user_version: info.last_user_version,
@@ -120,7 +118,7 @@ impl Pg {
             last_complete: self.complete_to(self.recovery.oldest_lacked(osd)),
             log_tail: self.log.tail,
             stats: counted(self.log.head(), filled.map_or(self.totals.objects, |b| b.objects), lacks),
-            history: self.past(&self.history, Mono(u64::MAX)),
+            history: self.past(&self.history, Duration::ZERO),
             last_epoch_started: self.walk.since,
             last_interval_started: self.walk.since,
             last_user_version: self.last_user_version,
@@ -135,12 +133,16 @@ impl Pg {
         self.log.iter().map(|e| e.version).take_while(|v| *v < lacking).last().unwrap_or(self.log.tail)
     }
 
-    fn past(&self, known: &PeerHistory, now: Mono) -> PgHistory {
-        let (w, s) = (&self.walk, known.scrubs);
-        let unread = match self.peering().map(|p| &p.step) {
-            Some(Step::WaitUnread { until }) if *until > now => *until - now,
+    /// How long the primary of an earlier interval may still be read.
+    fn unread_for(&self, now: Mono) -> Duration {
+        match self.peering().map(|p| &p.step) {
+            Some(Step::WaitUnread { until }) => *until - now,
             _ => Duration::ZERO,
-        };
+        }
+    }
+
+    fn past(&self, known: &PeerHistory, unread: Duration) -> PgHistory {
+        let (w, s) = (&self.walk, known.scrubs);
         PgHistory {
             epoch_created: known.epoch_created,
             epoch_pool_created: known.epoch_created,
@@ -168,7 +170,7 @@ impl Pg {
         let f = &self.figures;
         let mut states = match &self.stage {
             Stage::Active => vec![json!({
-                "name": "Started/Primary/Active", "enter_time": f.became_active.to_string(),
+                "name": self.stage_name(), "enter_time": f.became_active.to_string(),
                 "might_have_unfound": self.might_have_unfound(map, whoami, |_| true),
                 "recovery_progress": self.recovery.progress(self.is_coded()),
             })],
@@ -178,11 +180,7 @@ impl Pg {
                 // Its last steps belong to what comes after it.
                 if step["name"] == "Started/Primary/Active" { vec![step] } else { vec![step, self.peering_state(p, since, map)] }
             }
-            Stage::Follower { active } => {
-                let name = if *active { "Started/ReplicaActive" } else { "Started/Stray" };
-                vec![json!({"name": name, "enter_time": f.interval_began.to_string()})]
-            }
-            Stage::Removing => vec![json!({"name": "Started/ToDelete/Deleting", "enter_time": f.interval_began.to_string()})],
+            Stage::Follower { .. } | Stage::Removing => vec![json!({"name": self.stage_name(), "enter_time": f.interval_began.to_string()})],
         };
         if let Some(state) = states.first_mut() {
             state["detail"] = self.stage_detail().into();
@@ -192,15 +190,15 @@ impl Pg {
     }
 
     fn peering_state(&self, p: &Peering, since: Utime, map: &OsdMap) -> Value {
-        let past: BTreeSet<OsdId> = self.walk.past.iter().filter(|i| i.maybe_rw).flat_map(|i| i.acting.iter().copied()).collect();
+        let past: BTreeSet<OsdId> = self.rw_intervals(Epoch(0)).flat_map(|i| i.acting.iter().copied()).collect();
         let down: Vec<i32> = past.iter().filter(|osd| !map.is_up(**osd)).map(|osd| osd.0).collect();
         let comma = |osds: &[OsdId]| osds.iter().map(OsdId::to_string).collect::<Vec<_>>().join(",");
         let interval = |i: &super::interval::Interval| json!({"first": i.first.to_string(), "last": i.last.to_string(), "acting": comma(&i.acting)});
-        let intervals: Vec<Value> = self.walk.past.iter().filter(|i| i.maybe_rw).map(interval).collect();
+        let intervals: Vec<Value> = self.rw_intervals(Epoch(0)).map(interval).collect();
         let first = self.walk.past.first().map_or(Epoch(0), |i| i.first);
         let last = self.walk.past.last().map_or(Epoch(0), |i| i.last);
         let mut out = json!({
-            "name": "Started/Primary/Peering", "enter_time": since.to_string(),
+            "name": self.stage_name(), "enter_time": since.to_string(),
             "past_intervals": [{
                 "first": first.to_string(), "last": last.to_string(),
                 "all_participants": past.iter().map(|osd| json!({"osd": osd.0})).collect::<Vec<_>>(), "intervals": intervals,
@@ -236,7 +234,7 @@ impl Pg {
             super::Stage::Peering(_) => "Started/Primary/Peering",
             super::Stage::Follower { active: true } => "Started/ReplicaActive",
             super::Stage::Follower { active: false } => "Started/Stray",
-            super::Stage::Removing => "Started/ToDelete",
+            super::Stage::Removing => "Started/ToDelete/Deleting",
         }
     }
 

@@ -127,6 +127,11 @@ fn interval(pool: &PgPool, key: PoolOptKey, otherwise: f64) -> f64 {
     }
 }
 
+/// Seconds between two scrubs of a pool's PGs, at least and at most.
+fn intervals(pool: &PgPool, o: &ScrubOptions) -> (f64, f64) {
+    (interval(pool, PoolOptKey::SCRUB_MIN_INTERVAL, o.min_interval), interval(pool, PoolOptKey::SCRUB_MAX_INTERVAL, o.max_interval))
+}
+
 /// When a PG is to be scrubbed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NextScrub {
@@ -147,8 +152,7 @@ impl Pg {
     pub fn next_scrub(&self, now: Now, sh: &Shared) -> Option<NextScrub> {
         let pool = sh.map.pool_by_id(self.id.pool)?;
         let forced = self.scrubs.wanted.is_some_and(|w| w.requested);
-        let min = interval(pool, PoolOptKey::SCRUB_MIN_INTERVAL, sh.scrub.min_interval);
-        let max = interval(pool, PoolOptKey::SCRUB_MAX_INTERVAL, sh.scrub.max_interval);
+        let (min, max) = intervals(pool, &sh.scrub);
         let last = self.history.scrubs.last_scrub_stamp.min(now.wall).to_duration();
         // What has not been drawn yet may be anything from nothing to all of it.
         let wait = min * (1.0 + sh.scrub.randomize * self.scrubs.schedule.jitter.unwrap_or(0.0));
@@ -163,8 +167,7 @@ impl Pg {
         let no_scrub = off(OsdMap::FLAG_NOSCRUB, PgPool::FLAG_NOSCRUB);
         let no_deep = off(OsdMap::FLAG_NODEEP_SCRUB, PgPool::FLAG_NODEEP_SCRUB);
         let o = &cx.sh.scrub;
-        let min = interval(pool, PoolOptKey::SCRUB_MIN_INTERVAL, o.min_interval);
-        let max = interval(pool, PoolOptKey::SCRUB_MAX_INTERVAL, o.max_interval);
+        let (min, max) = intervals(pool, o);
         let deep = interval(pool, PoolOptKey::DEEP_SCRUB_INTERVAL, o.deep_interval);
         let since = |at: Utime| age(cx.now.wall, at);
         let history = &self.history.scrubs;
