@@ -7,7 +7,7 @@ use crate::patience::until_free;
 use crate::IoSink;
 use crate::block::DevEvents;
 use crate::clock::Clock;
-use crate::heap::{self, Heap};
+use crate::heap::Heap;
 use crate::kv::{Flushed, Flusher};
 use crate::sockets::{SocketEvent, Sockets};
 use bytes::{BufMut, Bytes, BytesMut};
@@ -234,10 +234,12 @@ impl EventLoop {
             }
             self.wake_if_due(node);
             self.settle(node, &mut inputs);
+            let Some(resident) = heap.glance(self.world.now.mono) else { continue };
+            node.lend_memory(resident);
             if heap.is_time(self.world.now.mono) {
                 self.world.sockets.give_back_unused();
                 self.devices.iter().for_each(DevEvents::give_back_unused);
-                let pressure = node.fit_memory(heap::resident());
+                let pressure = node.fit_memory(resident);
                 if heap.is_due(self.world.sockets.traffic()) || heap.may_hurry(self.world.now.mono, pressure) {
                     Heap::trim();
                 }

@@ -9,6 +9,8 @@ use types::Mono;
 
 /// How often the traffic is looked at.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How often, while there is something to do, the kernel is asked what the process has. It costs a hundredth of a millisecond.
+const GLANCE: Duration = Duration::from_millis(100);
 /// A period with less traffic than this is quiet, in bytes.
 const QUIET_BYTES: u64 = 256 << 10;
 /// Traffic after which there is something to give back, in bytes.
@@ -20,7 +22,7 @@ const HURRY: Duration = Duration::from_secs(60);
 const GREAT_HURRY: Duration = Duration::from_secs(3);
 
 /// Bytes of memory that this process has; 0 if the kernel does not say.
-pub(crate) fn resident() -> u64 {
+fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok().and_then(|s| s.split(' ').nth(1)?.parse::<u64>().ok());
     // SAFETY: only reads a constant of the system.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
@@ -30,6 +32,7 @@ pub(crate) fn resident() -> u64 {
 /// Decides when memory is given back.
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
+    glanced_at: Mono,
     looked_at: Mono,
     /// Traffic at the last look, and when memory was last given back; in bytes since the start.
     seen: u64,
@@ -38,7 +41,16 @@ pub(crate) struct Heap {
 }
 
 impl Heap {
-    /// Called every turn; true if it is time to look for memory that can be given back.
+    /// Called every turn; what the process has, in bytes, if it is time to ask that.
+    pub fn glance(&mut self, now: Mono) -> Option<u64> {
+        let is_time = now >= self.glanced_at + GLANCE;
+        if is_time {
+            self.glanced_at = now;
+        }
+        is_time.then(resident)
+    }
+
+    /// Called then; true if it is time to look for memory that can be given back.
     pub fn is_time(&mut self, now: Mono) -> bool {
         let is_time = now >= self.looked_at + PERIOD;
         if is_time {
@@ -97,6 +109,14 @@ mod tests {
         assert!(!at(9000, 21 << 20), "a little is not worth it");
         assert!(!at(10_000, 40 << 20));
         assert!(at(11_000, 40 << 20));
+    }
+
+    #[test]
+    fn the_kernel_is_asked_ten_times_a_second_at_most() {
+        let mut heap = Heap::default();
+        let asked = (1000..2000).filter(|ms| heap.glance(Mono(ms * 1_000_000)).is_some()).count();
+        assert_eq!(asked, 10);
+        assert!(heap.glance(Mono(3_000_000_000)).is_some_and(|bytes| bytes > 100 << 10));
     }
 
     #[test]

@@ -580,6 +580,10 @@ impl<W: World, D: BlockDev, K: Kv> Node<W> for OsdNode<D, K> {
         self.maybe_stopped(world.now());
     }
 
+    fn lend_memory(&mut self, resident: u64) {
+        self.store.lend_memory(resident);
+    }
+
     fn fit_memory(&mut self, resident: u64) -> Pressure {
         let pressure = self.store.fit_memory(resident);
         self.osd.note_pressure(pressure);

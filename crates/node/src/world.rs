@@ -79,6 +79,9 @@ pub trait Node<W: World> {
         Pressure::None
     }
 
+    /// Called more often than `fit_memory`, with the same: what is not needed may be lent to somebody who gives it back at once.
+    fn lend_memory(&mut self, _resident: u64) {}
+
     /// `Some(code)` once the daemon has ended; the loop leaves with it as the process's exit code.
     fn stopped(&self) -> Option<i32>;
 }

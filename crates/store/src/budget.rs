@@ -62,12 +62,17 @@ const MARGIN: u64 = 16 << 20;
 /// This part of the target beyond it is much too much.
 const MUCH: u64 = 8;
 
-/// The caches' part of their budgets, thousandths.
+/// What data is lent leaves so much of the target free, bytes: for what comes before the next look.
+const UNLENT: u64 = 8 << 20;
+
+/// The caches' part of their budgets, thousandths, and what data is lent beyond its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
     share: u64,
     /// It does not become less than this.
     least: u64,
+    /// Bytes that nobody else wants. All of them are back before a cache gives of its own.
+    lent: u64,
 }
 
 /// How the process's memory is, beside its target.
@@ -83,7 +88,7 @@ pub enum Pressure {
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget { share: LEAST, least: LEAST }
+        Budget { share: LEAST, least: LEAST, lent: 0 }
     }
 }
 
@@ -99,7 +104,7 @@ impl Budget {
         let much = resident > target + target / MUCH;
         if much {
             self.share = self.least;
-        } else if resident > target {
+        } else if resident > target && self.lent == 0 {
             self.share = self.share.saturating_sub(LESS).max(self.least);
         } else if resident + MARGIN < target {
             self.share = (self.share + MORE).min(1000);
@@ -111,9 +116,21 @@ impl Budget {
         }
     }
 
+    /// As `fit`, for what is lent; more often, for that can be back at once. `borrowed`: what data has beyond its own budget, of the process's bytes.
+    pub fn lend(&mut self, resident: u64, target: u64, borrowed: u64) {
+        let lent = (target + borrowed).saturating_sub(UNLENT + resident);
+        // What caches have not got back of their own goes first.
+        self.lent = if self.share == 1000 { lent } else { lent.min(self.lent) };
+    }
+
     /// What is left of a cache's configured budget.
     pub fn of(self, bytes: u64) -> u64 {
         bytes / 1000 * self.share
+    }
+
+    /// The same of the data cache's, and what it is lent.
+    pub fn of_data(self, bytes: u64) -> u64 {
+        self.of(bytes) + self.lent
     }
 }
 
@@ -135,6 +152,29 @@ mod tests {
         assert_eq!(budget.of(40_000), 10_000, "not as soon as it fits");
         (0..40).for_each(|_| assert_eq!(budget.fit(150 << 20, 200 << 20), Pressure::None));
         assert_eq!(budget.of(40_000), 40_000);
+    }
+
+    #[test]
+    fn data_is_lent_what_is_left_and_gives_it_back_before_any_cache_gives_of_its_own() {
+        const MB: u64 = 1 << 20;
+        let mut budget = Budget::default();
+        budget.lend(50 * MB, 128 * MB, 0);
+        assert_eq!(budget.of_data(8000), 2000, "nothing while caches have not got their own");
+        (0..30).for_each(|_| assert_eq!(budget.fit(80 * MB, 128 * MB), Pressure::None));
+        budget.lend(80 * MB, 128 * MB, 0);
+        assert_eq!(budget.of_data(8000), 8000 + 40 * MB);
+        budget.lend(110 * MB, 128 * MB, 30 * MB);
+        assert_eq!(budget.of_data(8000), 8000 + 40 * MB, "the process has grown by what was lent, which changes nothing");
+        budget.lend(140 * MB, 128 * MB, 40 * MB);
+        assert_eq!(budget.of_data(8000), 8000 + 20 * MB, "somebody else wants memory");
+        assert_eq!(budget.fit(130 * MB, 128 * MB), Pressure::Some);
+        assert_eq!(budget.of_data(8000), 8000 + 20 * MB, "data is about to give, so that nobody else has to");
+        budget.lend(160 * MB, 128 * MB, 20 * MB);
+        assert_eq!(budget.of_data(8000), 8000);
+        budget.fit(140 * MB, 128 * MB);
+        assert_eq!(budget.of(8000), 6000, "now all give");
+        budget.lend(100 * MB, 128 * MB, 0);
+        assert_eq!(budget.of_data(8000), 6000);
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
         self.drive_device();
         self.onodes.trim(self.budget.of(self.config.onode_cache_bytes));
-        self.cache.trim(self.budget.of(self.config.data_cache_bytes));
+        self.cache.limit(self.budget.of_data(self.config.data_cache_bytes));
     }
 
     pub(crate) fn handle_txc_written(&mut self, number: u64, first: u64) {
@@ -342,9 +342,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                     Some((_, true)) => free.push(*phys),
                     Some((data, false)) => {
                         let block = Block { phys: *phys, crc: denc::crc32c(&data), ..Block::default() };
-                        // Copied where it would keep a larger buffer alive.
-                        let alone = record.blocks.len() == 1;
-                        self.cache.put(block, if alone { data } else { Bytes::copy_from_slice(&data) });
+                        self.cache.put(block, &data);
                     }
                     None => {}
                 }

@@ -4,7 +4,7 @@
 //! Upstream: deferred_transaction_t, DeferredBatch in src/os/bluestore/BlueStore.h.
 
 use crate::buf::zeros;
-use crate::cache::BlockHasher;
+use crate::block_cache::BlockHasher;
 use crate::onode::BLOCK;
 use bytes::Bytes;
 use denc::{DecodeError, Decoder};

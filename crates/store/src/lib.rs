@@ -11,9 +11,9 @@
 
 mod alloc;
 mod attrs;
+mod block_cache;
 mod buf;
 mod budget;
-mod cache;
 mod commit;
 mod compress;
 mod config;
@@ -30,6 +30,7 @@ mod meta;
 mod mount;
 mod names;
 mod onode;
+mod onode_cache;
 mod packed;
 mod perf;
 mod place;

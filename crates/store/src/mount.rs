@@ -1,7 +1,8 @@
 //! Making a store, and opening one.
 
 use crate::alloc::Allocator;
-use crate::cache::{BlockCache, OnodeCache};
+use crate::block_cache::BlockCache;
+use crate::onode_cache::OnodeCache;
 use crate::deferred::{Deferred, Record};
 use crate::names::Names;
 use crate::onode::{BLOCK, Onode, SEG_BLOCKS, Segment};

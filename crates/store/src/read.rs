@@ -180,7 +180,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         for i in next % SEG_BLOCKS..SEG_BLOCKS.min(next % SEG_BLOCKS + most) {
             let block = seg.get(i);
             let follows = blocks.last().is_some_and(|last| last.phys + 1 == block.phys) && block.at == 0 && seg.pend(i).is_none();
-            if !follows || self.deferred.blocks.contains_key(&block.phys) || self.cache.get(block).is_some() {
+            if !follows || self.deferred.blocks.contains_key(&block.phys) || self.cache.has(block) {
                 return;
             }
             blocks.push(block);
@@ -334,14 +334,14 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             if let Part::Packed(part) = part {
                 // What lies beside what was asked for had to be read, too.
                 for at in 0..part.run.of {
-                    self.cache.put(part.run.block(at), Bytes::copy_from_slice(&unpack::part(&part.data, at)));
+                    self.cache.put(part.run.block(at), &unpack::part(&part.data, at));
                 }
             }
             let Part::Device { blocks, data, .. } = part else { continue };
             for (block, content) in blocks.iter().zip(data.chunks(BLOCK as usize)) {
                 // What is being written anew, or freed, would only take room.
                 if self.alloc.is_used(block.phys) && !self.deferred.blocks.contains_key(&block.phys) {
-                    self.cache.put(*block, Bytes::copy_from_slice(content));
+                    self.cache.put(*block, content);
                 }
             }
         }

@@ -4,7 +4,8 @@
 
 use crate::alloc::Allocator;
 use crate::budget::Budget;
-use crate::cache::{BlockCache, BlockHasher, OnodeCache};
+use crate::block_cache::{BlockCache, BlockHasher};
+use crate::onode_cache::OnodeCache;
 use crate::deferred::Deferred;
 use crate::names::Names;
 use crate::perf::StorePerf;
@@ -339,12 +340,20 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.budget.fit(resident, self.config.memory_target)
     }
 
+    /// The process has so many bytes of memory: what it has to spare is lent to data, or taken back. Called more often.
+    pub fn lend_memory(&mut self, resident: u64) {
+        let data = self.config.data_cache_bytes;
+        let borrowed = self.cache.held().1.saturating_sub(self.budget.of(data));
+        self.budget.lend(resident, self.config.memory_target, borrowed);
+        self.cache.limit(self.budget.of_data(data));
+    }
+
     /// Forgets what can be read again: objects that are not in use, and data.
     pub fn drop_caches(&mut self) {
         // The first looks take away that something was used lately, the next what was packed then.
         for _ in 0..3 {
             self.onodes.trim(0);
-            self.cache.trim(0);
+            self.cache.limit(0);
         }
     }
 

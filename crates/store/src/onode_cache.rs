@@ -1,12 +1,9 @@
-//! Caches with a budget in bytes: the clock algorithm, which costs a flag per use instead of a list.
+//! Objects' onodes within a budget in bytes: the clock algorithm, which costs a flag per use instead of a list.
 
-use crate::csum::Csum;
-use crate::onode::{Block, Onode};
+use crate::onode::Onode;
 use bytes::Bytes;
 use indexmap::IndexMap;
-use std::collections::{HashMap, VecDeque};
 use foldhash::fast::FixedState;
-use std::hash::{BuildHasherDefault, Hasher};
 
 /// Onodes by database key. What is taken out must be put back: a transaction being planned owns its onodes.
 ///
@@ -164,147 +161,10 @@ fn packed_memory(key: &Bytes, packed: &[u8]) -> u64 {
     (PACKED_COST + key.len() + packed.len()) as u64
 }
 
-/// Data blocks by device block number.
-///
-/// Holds: what is handed out has the checksum it is asked for by; what has none is not kept. Content that a read brought late, after its block was
-/// written anew or given to another object, is therefore never taken for the block's.
-#[derive(Default)]
-pub(crate) struct BlockCache {
-    map: HashMap<u64, Cached, BuildHasherDefault<BlockHasher>>,
-    /// (block, ticket) in the order of the clock's hand; whose ticket is not the map's any more is stale.
-    ring: VecDeque<(u64, u64)>,
-    ticket: u64,
-}
-
-struct Cached {
-    data: Bytes,
-    block: Block,
-    hot: bool,
-    ticket: u64,
-}
-
-/// A block's key: blocks of a compressed run are told apart by their place in it.
-fn place(block: Block) -> u64 {
-    block.phys | u64::from(block.at) << 56
-}
-
-/// Bytes a cached block is counted for.
-const BLOCK_COST: u64 = 4096 + 128;
-
-impl BlockCache {
-    pub fn get(&mut self, block: Block) -> Option<Bytes> {
-        let c = self.map.get_mut(&place(block))?;
-        if c.block != block {
-            // What was deferred came with a crc32c, whatever its own checksum is.
-            if c.block.csum == block.csum || block.csum == Csum::None || block.at > 0 || !block.is(&c.data) {
-                return None;
-            }
-            c.block = block;
-        }
-        c.hot = true;
-        Some(c.data.clone())
-    }
-
-    /// The block's checksum must be that of `data`.
-    pub fn put(&mut self, block: Block, data: Bytes) {
-        if block.csum == Csum::None {
-            return;
-        }
-        let place = place(block);
-        if let Some(c) = self.map.get_mut(&place) {
-            (c.data, c.block) = (data, block);
-            return;
-        }
-        self.ticket += 1;
-        self.map.insert(place, Cached { data, block, hot: false, ticket: self.ticket });
-        self.ring.push_back((place, self.ticket));
-    }
-
-    pub fn forget(&mut self, phys: u64) {
-        self.map.remove(&phys);
-    }
-
-    /// How many there are, and their bytes.
-    pub fn held(&self) -> (u64, u64) {
-        (self.map.len() as u64, self.map.len() as u64 * BLOCK_COST)
-    }
-
-    pub fn trim(&mut self, budget: u64) {
-        let over = |map: usize| map as u64 * BLOCK_COST > budget;
-        while over(self.map.len()) || self.ring.len() > 2 * self.map.len() + 64 {
-            let Some((block, ticket)) = self.ring.pop_front() else { return };
-            match self.map.get_mut(&block) {
-                Some(c) if c.ticket == ticket => {
-                    if std::mem::take(&mut c.hot) || !over(self.map.len()) {
-                        self.ring.push_back((block, ticket));
-                    } else {
-                        self.map.remove(&block);
-                    }
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Block numbers are no secret and come in runs: one multiplication spreads them.
-#[derive(Default)]
-pub(crate) struct BlockHasher(u64);
-
-impl Hasher for BlockHasher {
-    fn write(&mut self, bytes: &[u8]) {
-        for &b in bytes {
-            self.write_u64(b.into());
-        }
-    }
-    fn write_u64(&mut self, v: u64) {
-        self.0 = (self.0 ^ v).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        self.0 ^= self.0 >> 29;
-    }
-    fn finish(&self) -> u64 {
-        self.0
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn block(phys: u64) -> Block {
-        Block { phys, ..Block::default() }
-    }
-
-    #[test]
-    fn the_block_cache_keeps_its_budget_and_what_is_used() {
-        let mut c = BlockCache::default();
-        for b in 0..1000 {
-            c.put(block(b), Bytes::from_static(&[0; 16]));
-            c.get(block(7));
-            c.trim(100 * BLOCK_COST);
-        }
-        assert!(c.map.len() <= 100 && c.get(block(7)).is_some() && c.get(block(8)).is_none());
-    }
-
-    #[test]
-    fn content_of_another_checksum_is_not_the_blocks() {
-        let mut c = BlockCache::default();
-        c.put(Block { phys: 3, crc: 1, ..Block::default() }, Bytes::from_static(b"old"));
-        assert_eq!(c.get(Block { phys: 3, crc: 2, ..Block::default() }), None);
-        c.put(Block { phys: 3, crc: 2, ..Block::default() }, Bytes::from_static(b"new"));
-        assert_eq!(c.get(Block { phys: 3, crc: 2, ..Block::default() }), Some(Bytes::from_static(b"new")));
-    }
-
-    #[test]
-    fn forgetting_does_not_let_the_ring_grow() {
-        let mut c = BlockCache::default();
-        for b in 0..10_000 {
-            c.put(block(b % 3), Bytes::new());
-            c.put(block(b), Bytes::new());
-            c.forget(b);
-            c.trim(100 * BLOCK_COST);
-        }
-        assert!(c.ring.len() < 200);
-    }
+    use crate::onode::Block;
 
     #[test]
     fn onodes_used_in_several_turns_outlive_those_used_in_one() {
