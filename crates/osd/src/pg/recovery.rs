@@ -529,9 +529,14 @@ impl Pg {
         mean.min(PART_BYTES)
     }
 
-    /// Who may give us an object: an acting copy that has it, else whoever else may.
+    /// Who may give us an object: an acting copy that has it, else whoever else may. All of them that have it give their part: one disk
+    /// would have all the work, and its own besides.
     fn source_of(&self, object: &HObject) -> Option<OsdId> {
-        self.recovery.givers_of(object).next()
+        let acting = |osd: &OsdId| self.recovery.is_whole_at(*osd, object);
+        let first = self.recovery.givers_of(object).next()?;
+        let equal = self.recovery.givers_of(object).take_while(|osd| acting(osd) == acting(&first)).count();
+        // The low bits are the PG's.
+        self.recovery.givers_of(object).nth(object.hash.reverse_bits() as usize % equal)
     }
 
     /// Computes our shard of an object out of others. What describes it comes first.

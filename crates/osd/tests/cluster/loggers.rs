@@ -92,6 +92,21 @@ fn counters_have_stock_s_names_and_count() {
 }
 
 #[test]
+fn what_a_primary_lacks_all_who_have_it_give() {
+    let mut c = Cluster::with_options(1810, 3, 1, &[]);
+    c.settle();
+    let [primary, others @ ..] = &c.map.pg_to_up_acting(c.pgs()[0]).acting[..] else { panic!() };
+    let (primary, others) = (*primary, others.to_vec());
+    c.crash(primary);
+    c.run_for(Duration::from_secs(10));
+    (0..40).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0));
+    c.start(primary);
+    c.settle();
+    let given: Vec<u64> = others.iter().map(|osd| perf(&mut c, *osd)["osd"]["subop_pull"].as_u64().unwrap()).collect();
+    assert!(c.is_clean() && given.iter().sum::<u64>() >= 40 && given.iter().all(|n| *n >= 10), "{given:?}");
+}
+
+#[test]
 fn memory_is_told_in_stock_s_pools() {
     let (mut c, primary, _) = cluster(1801);
     assert_eq!(c.write("o", append("x")).result, 0);
