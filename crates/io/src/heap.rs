@@ -29,6 +29,15 @@ fn resident() -> u64 {
     pages.unwrap_or(0) * u64::try_from(page).unwrap_or(0)
 }
 
+/// True if the pause since the `last` time is over; then this is the last time.
+fn is_time_again(last: &mut Mono, now: Mono, pause: Duration) -> bool {
+    let is_time = now >= *last + pause;
+    if is_time {
+        *last = now;
+    }
+    is_time
+}
+
 /// Decides when memory is given back.
 #[derive(Debug, Default)]
 pub(crate) struct Heap {
@@ -43,20 +52,12 @@ pub(crate) struct Heap {
 impl Heap {
     /// Called every turn; what the process has, in bytes, if it is time to ask that.
     pub fn glance(&mut self, now: Mono) -> Option<u64> {
-        let is_time = now >= self.glanced_at + GLANCE;
-        if is_time {
-            self.glanced_at = now;
-        }
-        is_time.then(resident)
+        is_time_again(&mut self.glanced_at, now, GLANCE).then(resident)
     }
 
     /// Called then; true if it is time to look for memory that can be given back.
     pub fn is_time(&mut self, now: Mono) -> bool {
-        let is_time = now >= self.looked_at + PERIOD;
-        if is_time {
-            self.looked_at = now;
-        }
-        is_time
+        is_time_again(&mut self.looked_at, now, PERIOD)
     }
 
     /// Called when it is time, with the traffic so far; true if what the C library has should be given back now.
@@ -77,11 +78,7 @@ impl Heap {
             Pressure::Some => HURRY,
             Pressure::Much => GREAT_HURRY,
         };
-        let may = now >= self.hurried + pause;
-        if may {
-            self.hurried = now;
-        }
-        may
+        is_time_again(&mut self.hurried, now, pause)
     }
 
     /// Gives back what is free.

@@ -127,12 +127,12 @@ impl BlockCache {
     /// From now on it takes so many bytes at most. What has to go goes at once, used lately or not.
     pub fn limit(&mut self, budget: u64) {
         self.slots_max = usize::try_from(budget / BLOCK_COST).unwrap_or(usize::MAX);
-        let (before, max) = (self.slots.len(), self.slots_max);
-        if before <= max {
+        let max = self.slots_max;
+        if self.slots.len() <= max {
             return;
         }
-        let keys: Vec<u64> = self.slots[max..].iter().map(|slot| key(slot.block)).collect();
-        for (at, key) in (max..before).zip(keys) {
+        for (at, slot) in self.slots.iter().enumerate().skip(max) {
+            let key = key(slot.block);
             // A free slot's key may be another's by now.
             if self.places.get(&key).is_some_and(|&place| place as usize == at) {
                 self.places.remove(&key);

@@ -532,11 +532,12 @@ impl Pg {
     /// Who may give us an object: an acting copy that has it, else whoever else may. All of them that have it give their part: one disk
     /// would have all the work, and its own besides.
     fn source_of(&self, object: &HObject) -> Option<OsdId> {
-        let acting = |osd: &OsdId| self.recovery.is_whole_at(*osd, object);
-        let first = self.recovery.givers_of(object).next()?;
-        let equal = self.recovery.givers_of(object).take_while(|osd| acting(osd) == acting(&first)).count();
+        let givers: Vec<OsdId> = self.recovery.givers_of(object).collect();
+        // Acting ones come first; where there are none, all others are alike.
+        let acting = givers.iter().filter(|osd| self.recovery.is_whole_at(**osd, object)).count();
+        let equal = if acting > 0 { acting } else { givers.len() };
         // The low bits are the PG's.
-        self.recovery.givers_of(object).nth(object.hash.reverse_bits() as usize % equal)
+        givers.get((object.hash.reverse_bits() as usize).checked_rem(equal)?).copied()
     }
 
     /// Computes our shard of an object out of others. What describes it comes first.
