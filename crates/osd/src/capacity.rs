@@ -6,7 +6,7 @@
 //! compared with whatever stands there afterwards, be it an operator's or what the same device did before.
 
 use admin::option::ConfigValues;
-use qos::{NEAR, factor};
+use qos::{DeviceModel, Io, NEAR, factor};
 use std::time::Duration;
 use types::Mono;
 
@@ -16,6 +16,8 @@ const STEADY: Duration = Duration::from_secs(15);
 const PAUSE: Duration = Duration::from_secs(180);
 /// What is off by that factor either way is worth a warning.
 const OFF: f64 = 2.0;
+/// A disk that takes so long for a small read or write is slow, nanoseconds: of flash that has many at once each costs microseconds.
+const SLOW_NS: u64 = 2_000_000;
 /// The warning's name.
 const ALERT: &str = "OSD_CAPACITY_MISMATCH";
 
@@ -31,6 +33,20 @@ pub(crate) fn option(device_class: &str) -> &'static str {
 pub(crate) fn configured(config: &ConfigValues, device_class: &str) -> Option<f64> {
     let name = option(device_class);
     Some(config.f64(name)).filter(|iops| config.is_set(name) && *iops > 0.0)
+}
+
+/// Whether a disk is slow, which it `was` so far. One that has not done enough since we started is what the option says: what was learned before, or what is usual
+/// for its class. Who comes back is written to first, and that goes to the log.
+pub(crate) fn is_slow(device: &DeviceModel, config: &ConfigValues, device_class: &str, was: bool) -> bool {
+    // One that is taken for slow stays so until it is clearly quicker.
+    let limit = if was { SLOW_NS / 2 } else { SLOW_NS };
+    let each = |iops: f64| if iops > 0.0 { (1e9 / iops) as u64 } else { 0 };
+    let cost = match device.is_learned() {
+        // Who is only written to has nothing to say of reads.
+        true => device.capacity(None).map_or(0, each).max(device.cost(Io::Read, 4096)),
+        false => each(config.f64(option(device_class))),
+    };
+    cost > limit
 }
 
 #[derive(Debug, Default)]
@@ -70,6 +86,8 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use admin::option::Source;
+    use types::{EntityKind, EntityName};
 
     const OPTION: &str = "osd_mclock_max_capacity_iops_hdd";
 
@@ -77,6 +95,24 @@ mod tests {
     fn run(c: &mut Capacity, from: u64, seconds: u64, learned: f64, configured: Option<f64>) -> Vec<f64> {
         let looks = (2 * from..2 * (from + seconds)).map(|half| Mono(half * 500_000_000));
         looks.filter_map(|now| c.look(now, Some(learned), configured, OPTION)).collect()
+    }
+
+    #[test]
+    fn a_disk_that_was_not_used_since_the_start_is_what_is_said_of_it() {
+        let mut device = DeviceModel::default();
+        let mut config = ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host");
+        assert!(is_slow(&device, &config, "hdd", false) && !is_slow(&device, &config, "ssd", false));
+        for (said, stays, becomes) in [("75", true, true), ("700", true, false), ("5000", false, false)] {
+            config.set(option("ssd"), Source::Override, said).unwrap();
+            assert_eq!((is_slow(&device, &config, "ssd", true), is_slow(&device, &config, "ssd", false)), (stays, becomes), "{said}");
+        }
+        let mut now = 0;
+        while !device.is_learned() {
+            let begun = device.started(now, Io::Read, 4096);
+            now += 100_000;
+            device.ended(now, begun);
+        }
+        assert!(!is_slow(&device, &config, "hdd", true), "it has shown that it is not");
     }
 
     #[test]

@@ -26,8 +26,6 @@ const STATS_PERIOD_MOVING: Duration = Duration::from_secs(2);
 const BEACON_PERIOD: Duration = Duration::from_secs(60);
 /// Thousandths of the time from which on a disk is busy.
 const BUSY: u16 = 800;
-/// A disk that takes so long for a small read or write is slow: of flash that has many at once each costs microseconds.
-const SLOW_NS: u64 = 2_000_000;
 /// Between two requests to be marked up.
 const BOOT_PAUSE: Duration = Duration::from_secs(5);
 
@@ -238,11 +236,7 @@ impl Osd {
         let configured = crate::capacity::configured(&self.commands.config, class);
         disk.set_capacity(configured);
         let device = disk.device();
-        // One that is taken for slow stays so until it is clearly quicker.
-        let limit = if self.sh.disk_is_slow { SLOW_NS / 2 } else { SLOW_NS };
-        // Who is only written to has nothing to say of reads.
-        let small = device.capacity(None).map_or(0, |iops| (1e9 / iops) as u64);
-        self.sh.disk_is_slow = device.is_learned() && small.max(device.cost(Io::Read, 4096)) > limit;
+        self.sh.disk_is_slow = crate::capacity::is_slow(device, &self.commands.config, class, self.sh.disk_is_slow);
         if let Some(iops) = self.capacity.look(now.mono, device.capacity(configured), configured, crate::capacity::option(class)) {
             let (osd, rotational) = (self.sh.whoami, class == "hdd");
             let msg = OsdCapacity { osd, rotational, iops_thousandths: (iops * 1000.0) as u64 };

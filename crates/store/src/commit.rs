@@ -150,7 +150,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let seq = self.deferred.next_seq;
         self.deferred.next_seq += 1;
         txc.deferred_seq = seq;
-        let (record, value) = Record::build(seq, txc.class, txc.deferred.iter().map(|d| (d.phys, d.content.bytes())));
+        let blocks = txc.deferred.iter().map(|d| (d.phys, d.content.bytes()));
+        let (record, value) = Record::build(&mut self.deferred.pieces, seq, txc.class, blocks);
         for (written, (phys, data)) in txc.deferred.iter().zip(&record.blocks) {
             self.deferred.fill(*phys, written.write, data);
         }
@@ -277,12 +278,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
     }
 
-    /// Starts writing all deferred blocks that are durable in the log, if no batch is under way.
+    /// Starts writing deferred blocks that are durable in the log, if no batch is under way.
     pub fn write_deferred(&mut self) {
         if self.poisoned.is_some() || self.deferred.batch.is_some() || !self.deferred.has_committed() {
             return;
         }
-        self.deferred.start_batch(self.config.deferred_window_bytes);
+        self.deferred.start_batch(self.config.deferred_batch_bytes, self.config.deferred_window_bytes);
         match self.deferred.batch.as_ref().is_none_or(Batch::is_written) {
             true => self.finish_deferred_batch(),
             false => self.drive_deferred_batch(),
@@ -349,6 +350,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             }
         }
         self.release(free);
+        self.deferred.pieces.keep_free(self.config.deferred_batch_bytes);
         self.let_waiting_in();
     }
 

@@ -6,7 +6,7 @@
 use crate::buf::zeros;
 use crate::block_cache::BlockHasher;
 use crate::onode::BLOCK;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use denc::{DecodeError, Decoder};
 use qos::Class;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -28,16 +28,16 @@ impl Record {
     }
 
     /// The record and its value; its blocks share the value's memory.
-    pub fn build<'a>(seq: u64, class: Class, blocks: impl ExactSizeIterator<Item = (u64, &'a Bytes)> + Clone) -> (Record, Bytes) {
+    pub fn build<'a>(pieces: &mut Pieces, seq: u64, class: Class, blocks: impl ExactSizeIterator<Item = (u64, &'a Bytes)> + Clone) -> (Record, Bytes) {
         let n = blocks.len();
-        let mut out = Vec::with_capacity(4 + n * (8 + BLOCK as usize));
+        let out = pieces.room(4 + n * (8 + BLOCK as usize));
         out.extend_from_slice(&(n as u32).to_le_bytes());
         blocks.clone().for_each(|(phys, _)| out.extend_from_slice(&phys.to_le_bytes()));
         for (_, data) in blocks.clone() {
             assert_eq!(data.len() as u64, BLOCK, "deferred content is whole blocks");
             out.extend_from_slice(data);
         }
-        let value = Bytes::from(out);
+        let value = out.split().freeze();
         let slice = |i: usize| value.slice(4 + 8 * n + i * BLOCK as usize..4 + 8 * n + (i + 1) * BLOCK as usize);
         let blocks = blocks.enumerate().map(|(i, (phys, _))| (phys, slice(i))).collect();
         (Record { seq, class, blocks }, value)
@@ -57,6 +57,31 @@ impl Record {
         }
         d.finish()?;
         Ok(Record { seq, class: Class::Client, blocks })
+    }
+}
+
+/// Memory for records, in pieces that the C library maps apart: among small things that last, each record would leave a hole. They come and go in the same order.
+#[derive(Default)]
+pub(crate) struct Pieces(VecDeque<BytesMut>);
+
+const PIECE: usize = 256 << 10;
+
+impl Pieces {
+    /// Empty, with room for so many bytes.
+    fn room(&mut self, len: usize) -> &mut BytesMut {
+        if self.0.back().is_none_or(|newest| newest.capacity() < len) {
+            let len = len.max(PIECE);
+            let oldest = self.0.pop_front_if(|oldest| oldest.try_reclaim(len));
+            self.0.push_back(oldest.unwrap_or_else(|| BytesMut::with_capacity(len)));
+        }
+        self.0.back_mut().expect("there is one")
+    }
+
+    /// Keeps no more than so many bytes of those that nobody uses any more.
+    pub fn keep_free(&mut self, bytes: u64) {
+        let free = self.0.iter_mut().map_while(|piece| piece.try_reclaim(PIECE).then_some(())).count();
+        let kept = bytes as usize / PIECE;
+        self.0.drain(..free.saturating_sub(kept));
     }
 }
 
@@ -116,6 +141,7 @@ pub(crate) struct Deferred {
     pub next_seq: u64,
     pub next_write: u64,
     pub batch: Option<Batch>,
+    pub pieces: Pieces,
     /// Bytes in `records`.
     pub bytes: u64,
     /// Blocks that no object refers to, and that are free when their records are gone.
@@ -177,9 +203,16 @@ impl Deferred {
         self.records.front().is_some_and(|r| r.seq <= self.committed)
     }
 
-    /// Takes the durable records as a batch; its device writes are of up to `run_bytes_max` each.
-    pub fn start_batch(&mut self, run_bytes_max: u64) {
-        let n = self.records.iter().take_while(|r| r.seq <= self.committed).count();
+    /// Takes durable records of `batch_bytes` as a batch, or what there is: all of it stays in memory until all of it is written. Its device writes are of up to
+    /// `run_bytes_max` each.
+    pub fn start_batch(&mut self, batch_bytes: u64, run_bytes_max: u64) {
+        let mut taken = 0;
+        let fits = |r: &&Record| {
+            let fits = r.seq <= self.committed && taken < batch_bytes;
+            taken += r.bytes();
+            fits
+        };
+        let n = self.records.iter().take_while(fits).count();
         let records: Vec<Record> = self.records.drain(..n).collect();
         self.bytes -= records.iter().map(Record::bytes).sum::<u64>();
         let mut newest = BTreeMap::new();
@@ -228,12 +261,51 @@ mod tests {
     #[test]
     fn records_read_back() {
         let (a, b) = (block(1), block(2));
-        let (_, value) = Record::build(7, Class::Recovery, [(5, &a), (9, &b)].into_iter());
+        let (_, value) = Record::build(&mut Pieces::default(), 7, Class::Recovery, [(5, &a), (9, &b)].into_iter());
         let r = Record::parse(7, &value).unwrap();
         assert_eq!(r.blocks, [(5, a), (9, b)]);
         for n in [0, 3, 4, 20, value.len() - 1] {
             assert!(Record::parse(7, &value.slice(..n)).is_err());
         }
+    }
+
+    #[test]
+    fn memory_of_records_is_used_again_and_given_back() {
+        let mut pieces = Pieces::default();
+        let data = block(1);
+        let build = |pieces: &mut Pieces, seq: u64, blocks: u64| Record::build(pieces, seq, Class::Client, (0..blocks).map(|b| (b, &data)).collect::<Vec<_>>().into_iter());
+        let mut records = VecDeque::new();
+        for seq in 0..5000 {
+            records.push_back(build(&mut pieces, seq, 1 + seq % 3));
+            if records.len() > 300 {
+                records.pop_front();
+            }
+        }
+        // 600 blocks, and what is left of the oldest and of the newest; then with one that takes a piece by itself.
+        assert!(pieces.0.len() <= 600 / 63 + 3, "{}", pieces.0.len());
+        let large = build(&mut pieces, 5000, 100);
+        pieces.keep_free(0);
+        assert!(records.iter().chain([&large]).all(|(record, _)| record.blocks.iter().all(|(_, content)| *content == data)));
+        records.clear();
+        pieces.keep_free(3 * PIECE as u64);
+        assert_eq!(pieces.0.len(), 4, "the large one is the last");
+        drop(large);
+        pieces.keep_free(0);
+        assert_eq!(pieces.0.len(), 0);
+    }
+
+    #[test]
+    fn a_batch_takes_no_more_than_it_should() {
+        let mut d = Deferred { committed: 8, ..Deferred::default() };
+        for seq in 0..10 {
+            d.expect(seq, None);
+            d.push(Record { seq, class: Class::Client, blocks: vec![(seq, block(1))] });
+        }
+        let mut taken = || {
+            d.start_batch(4 * BLOCK, 1 << 20);
+            d.batch.take().unwrap().records.len()
+        };
+        assert_eq!([taken(), taken(), taken()], [4, 4, 1], "one is not durable");
     }
 
     #[test]
@@ -244,7 +316,7 @@ mod tests {
             let class = if seq == 2 { Class::Recovery } else { Class::Client };
             d.push(Record { seq, class, blocks: vec![(phys, block(seq as u8))] });
         }
-        d.start_batch(1 << 20);
+        d.start_batch(1 << 20, 1 << 20);
         assert_eq!(d.batch.unwrap().runs, [(Class::Client, 10, BufList::from(vec![block(3), block(2)]))]);
         assert_eq!(d.records.len(), 1);
     }
@@ -256,7 +328,7 @@ mod tests {
             d.expect(phys, None);
             d.push(Record { seq: phys, class: Class::Recovery, blocks: vec![(phys, block(1))] });
         }
-        d.start_batch(2 * BLOCK);
+        d.start_batch(1 << 20, 2 * BLOCK);
         let batch = d.batch.as_mut().unwrap();
         let window = 4 * BLOCK;
         let firsts: Vec<u64> = std::iter::from_fn(|| batch.next_write(window)).map(|(_, first, _)| first).collect();
