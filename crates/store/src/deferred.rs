@@ -71,7 +71,8 @@ impl Pieces {
     fn room(&mut self, len: usize) -> &mut BytesMut {
         if self.0.back().is_none_or(|newest| newest.capacity() < len) {
             let len = len.max(PIECE);
-            let oldest = self.0.pop_front_if(|oldest| oldest.try_reclaim(len));
+            let is_free = self.0.front_mut().is_some_and(|oldest| oldest.try_reclaim(len));
+            let oldest = if is_free { self.0.pop_front() } else { None };
             self.0.push_back(oldest.unwrap_or_else(|| BytesMut::with_capacity(len)));
         }
         self.0.back_mut().expect("there is one")
