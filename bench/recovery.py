@@ -174,6 +174,8 @@ FILLED, OF_FILLED = "filled", ("fifth", "replace", "grow")
 def make_pool(cluster, pool, pgs, size=None):
     ceph(cluster, "osd", "pool", "create", pool, pgs, pgs)
     ceph(cluster, "osd", "pool", "application", "enable", pool, "bench")
+    # Neither is to split or merge meanwhile.
+    ceph(cluster, "osd", "pool", "set", pool, "pg_autoscale_mode", "off")
     if size:
         ceph(cluster, "osd", "pool", "set", pool, "size", size)
     wait_clean(cluster, 120)

@@ -6,6 +6,7 @@
 //! should have lacks it from then on. The end of a gathering is the end of a read to whoever wanted it.
 //! Upstream: ECBackend::objects_read_and_reconstruct, get_min_avail_to_read_shards.
 
+use super::recovery::turn_of;
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable, Peer, ReadFor, ReadResult, ReadRoute};
 use bytes::Bytes;
@@ -144,6 +145,16 @@ impl Pg {
         distinct.len() < need
     }
 
+    /// Acting copies take turns, object by object, for a shard is computed of as many as come first: the others' disks would have nothing to do.
+    fn take_turns(&self, whoami: OsdId, object: &HObject, sources: &mut [(OsdId, u8)]) {
+        let own = usize::from(sources.first().is_some_and(|(osd, _)| *osd == whoami));
+        let others = &mut sources[own..];
+        let acting = others.iter().take_while(|(osd, _)| self.recovery.is_whole_at(*osd, object)).count();
+        if acting > 0 {
+            others[..acting].rotate_left(turn_of(object, acting));
+        }
+    }
+
     /// Reads what is wanted. Its end is that of the read with this id.
     pub(super) fn gather(&mut self, cx: &mut Cx<'_>, id: ReadId, ask: Ask) {
         let Some(striping) = cx.sh.striping.get(&self.id.pool).cloned() else { return };
@@ -155,7 +166,10 @@ impl Pg {
             Want::Shard { shard, off, len } => (BTreeSet::from([shard]), off, len),
             Want::Attrs => (BTreeSet::new(), 0, 0),
         };
-        let sources = self.shard_sources(cx.sh.whoami, &ask.object);
+        let mut sources = self.shard_sources(cx.sh.whoami, &ask.object);
+        if let Want::Shard { .. } = ask.want {
+            self.take_turns(cx.sh.whoami, &ask.object, &mut sources);
+        }
         let (asked, have) = (BTreeMap::new(), BTreeMap::new());
         let Ask { object, version, want, class, what } = ask;
         let gather = Gather { what, object, version, want, direct, off, len, class, sources, asked, have, attrs: None };

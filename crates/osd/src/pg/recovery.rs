@@ -322,7 +322,7 @@ impl Recovery {
     }
 
     /// True if a copy has this object as it should be.
-    fn is_whole_at(&self, osd: OsdId, object: &HObject) -> bool {
+    pub fn is_whole_at(&self, osd: OsdId, object: &HObject) -> bool {
         self.peers.get(&osd).is_some_and(|m| !m.contains_key(object))
             && self.backfills.get(&osd).is_none_or(|b| *object < b.cursor)
     }
@@ -375,6 +375,12 @@ impl Recovery {
             _ => None,
         }
     }
+}
+
+/// Whose turn it is with an object, of so many.
+pub(super) fn turn_of(object: &HObject, of: usize) -> usize {
+    // The low bits are the PG's.
+    object.hash.reverse_bits() as usize % of
 }
 
 impl Pg {
@@ -536,8 +542,7 @@ impl Pg {
         // Acting ones come first; where there are none, all others are alike.
         let acting = givers.iter().filter(|osd| self.recovery.is_whole_at(**osd, object)).count();
         let equal = if acting > 0 { acting } else { givers.len() };
-        // The low bits are the PG's.
-        givers.get((object.hash.reverse_bits() as usize).checked_rem(equal)?).copied()
+        (equal > 0).then(|| givers[turn_of(object, equal)])
     }
 
     /// Computes our shard of an object out of others. What describes it comes first.

@@ -104,6 +104,30 @@ fn acknowledged_appends_are_there_once_whatever_crashes() {
 }
 
 #[test]
+fn what_a_disk_has_lost_is_read_of_all_others_in_turn() {
+    let mut c = Cluster::erasure_coded(30, 6, 1, (3, 3), &[]);
+    c.settle();
+    // So large that it goes to its place at once.
+    (0..60).for_each(|n| assert_eq!(c.write(&format!("o{n}"), vec![OsdOp::write_full(vec![n; 192 << 10].into())]).result, 0));
+    let primary = c.primary(c.pgs()[0]);
+    let others: Vec<OsdId> = (0..6).map(OsdId).filter(|osd| *osd != primary).collect();
+    // Nothing is in memory any more.
+    for osd in &others {
+        c.crash(*osd);
+        c.start(*osd);
+        c.settle();
+    }
+    let before: Vec<u64> = others.iter().map(|osd| c.read_bytes(*osd)).collect();
+    c.crash(others[2]);
+    c.replace_disk(others[2]);
+    c.start(others[2]);
+    c.settle();
+    let read: Vec<u64> = others.iter().zip(before).map(|(osd, before)| c.read_bytes(*osd) - before).collect();
+    let (sum, fewest) = (read.iter().sum::<u64>(), read.iter().enumerate().filter(|(i, _)| *i != 2).map(|(_, bytes)| *bytes).min().unwrap());
+    assert!(c.is_clean() && sum > 0 && fewest >= sum / 8, "{read:?}");
+}
+
+#[test]
 fn whoever_was_away_gets_its_shards_by_log_or_by_scan() {
     for (seed, writes) in [(20, 10), (21, 200)] {
         let mut c = Cluster::erasure_coded(seed, 4, 1, (2, 2), &[]);
