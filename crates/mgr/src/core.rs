@@ -35,6 +35,11 @@ pub struct MgrSettings {
     pub quota_critical_percent: i64,
     /// `mon_osd_warn_num_repaired`.
     pub warn_num_repaired: u64,
+    /// Microseconds from which on heartbeats are slow (`OsdPing::slow_from_us`), and how old figures of them may be.
+    pub slow_ping_us: u64,
+    pub pings_valid: Duration,
+    /// `mon_osd_reporter_subtree_level`.
+    pub reporter_level: String,
     /// Seconds after which a scrub, and a deep scrub, is missed; 0 for never.
     pub scrub_late_s: f64,
     pub deep_scrub_late_s: f64,
@@ -65,6 +70,9 @@ impl Default for MgrSettings {
             quota_warn_percent: 0,
             quota_critical_percent: 0,
             warn_num_repaired: 10,
+            slow_ping_us: 1_000_000,
+            pings_valid: Duration::from_secs(1200),
+            reporter_level: "host".into(),
             scrub_late_s: 604_800.0 * 1.5,
             deep_scrub_late_s: 604_800.0 * 1.75,
             stats_period: Duration::from_secs(5),

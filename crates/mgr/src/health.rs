@@ -13,7 +13,7 @@ use admin::human::age_between;
 use std::collections::{BTreeMap, BTreeSet};
 use types::map::{OsdMap, PgPool};
 use types::msg::internal::SlowOps;
-use types::pg::{PgState, PgStat};
+use types::pg::{NetworkPing, OsdPing, PgState, PgStat};
 use types::{Now, OsdId, PgId, Utime};
 
 /// What follows from a state.
@@ -128,6 +128,7 @@ pub fn checks(now: Now, settings: &MgrSettings, map: &OsdMap, pgs: &PgMap) -> He
     scrub_checks(now, settings, pgs, &mut out);
     repair_checks(settings, map, pgs, &mut out);
     slow_ops(pgs, &mut out);
+    slow_pings(now, settings, map, pgs, &mut out);
     let limits = pgs.parents.limits(now.mono);
     alerts(pgs, &limits, &mut out);
     controllers(&limits, &mut out);
@@ -248,6 +249,39 @@ fn slow_ops(pgs: &PgMap, out: &mut HealthMap) {
     let stages = |of: &SlowOps| of.stages.iter().map(|(stage, n)| format!("{n} {stage}")).collect::<Vec<_>>().join(", ");
     let detail = slow.iter().filter(|(_, r)| !r.slow_ops.stages.is_empty()).map(|(osd, r)| format!("osd.{osd}: {}", stages(&r.slow_ops)));
     out.add("SLOW_OPS", Severity::Warn, text, count, detail.collect());
+}
+
+/// Networks on which heartbeats are slow, the slowest first.
+fn slow_pings(now: Now, settings: &MgrSettings, map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
+    const LINES_MAX: usize = 10;
+    let is_valid = |times: &OsdPing| u64::from(now.wall.sec.saturating_sub(times.last_update_s)) <= settings.pings_valid.as_secs();
+    let all = pgs.osds.iter().flat_map(|(from, report)| report.stat.hb_pingtime.iter().map(move |(to, times)| (*from, OsdId(*to), times)));
+    let all = all.filter(|(.., times)| is_valid(times)).flat_map(|(from, to, times)| times.networks().map(move |network| (network, from, to)));
+    let (mut back, mut front) = (Vec::new(), Vec::new());
+    for slow in all.filter(|(network, ..)| settings.slow_ping_us > 0 && u64::from(network.longest_us()) > settings.slow_ping_us) {
+        if slow.0.interface == "back" { back.push(slow) } else { front.push(slow) }
+    }
+    let ms = |network: &NetworkPing| format!("{}.{:03}", network.longest_us() / 1000, network.longest_us() % 1000);
+    let place = |osd: OsdId| {
+        let above = map.crush.full_location(osd.0).into_iter().filter(|(kind, _)| kind != "root" && *kind != settings.reporter_level);
+        let names: BTreeSet<String> = above.map(|(_, name)| name).collect();
+        let down = if map.is_up(osd) { "" } else { " (down)" };
+        format!("osd.{osd} [{}]{down}", names.into_iter().collect::<Vec<_>>().join(","))
+    };
+    for (code, interface, mut slow) in [("OSD_SLOW_PING_TIME_BACK", "back", back), ("OSD_SLOW_PING_TIME_FRONT", "front", front)] {
+        slow.sort_by_key(|(network, from, to)| std::cmp::Reverse((network.longest_us(), *from, *to)));
+        let Some((longest, ..)) = slow.first() else { continue };
+        let line = |(network, from, to): &(NetworkPing, OsdId, OsdId)| {
+            let (one, five, fifteen) = network.average;
+            let improving = if one < five && five < fifteen { " possibly improving" } else { "" };
+            format!("Slow OSD heartbeats on {interface} from {} to {} {} msec{improving}", place(*from), place(*to), ms(network))
+        };
+        let mut detail: Vec<String> = slow.iter().take(LINES_MAX).map(line).collect();
+        if slow.len() > LINES_MAX {
+            detail.push("Truncated long network list.  `ceph tell osd.* dump_osd_network` has all of it".into());
+        }
+        out.add(code, Severity::Warn, format!("Slow OSD heartbeats on {interface} (longest {}ms)", ms(longest)), slow.len() as i64, detail);
+    }
 }
 
 /// What OSDs' stores complain of, by name.

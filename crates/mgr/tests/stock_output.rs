@@ -4,11 +4,12 @@
 
 use admin::command::{Command, Reply};
 use mgr::{Mgr, MgrSettings};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::map::{OsdMap, PgPool};
 use types::msg::internal::{MgrStats, SlowOps};
-use types::pg::{OsdStat, PgShard, PgState, PgStat, StoreStatfs};
+use types::pg::{OsdPing, OsdStat, PgShard, PgState, PgStat, StoreStatfs};
 use types::{AddrVec, EVersion, Epoch, Mono, Now, OsdId, PgId, PoolId, ShardPgId, Utime};
 use uuid::Uuid;
 
@@ -558,6 +559,39 @@ fn pools_near_their_quotas_are_told_of_from_the_thresholds_on() {
     assert_eq!(told(90, 95), []);
     assert_eq!(told(70, 95), [("POOL_NEAR_FULL".into(), 1, "1 pools nearfull".into(), detail.clone())]);
     assert_eq!(told(60, 70), [("POOL_FULL".into(), 2, "1 pools full".into(), detail)]);
+}
+
+#[test]
+fn slow_heartbeats_are_told_of_by_network_and_shown_in_stock_s_shape() {
+    let mut mgr = cluster();
+    let mut next = next_report(1, |_| {});
+    let back = OsdPing { last_update_s: at(55).wall.sec, back_pingtime: (900, 1_400_000, 1_500_250), back_min: (800, 700, 600), back_max: (1000, 2_000_000, 3_000_000), back_last: 850, ..OsdPing::default() };
+    let front = OsdPing { last_update_s: at(55).wall.sec, back_last: 1, front_pingtime: (2_000_000, 0, 0), front_last: 7000, ..OsdPing::default() };
+    next.stat.hb_pingtime = BTreeMap::from([(0, back), (2, front)]);
+    mgr.handle_stats(at(60), next);
+    let told = |mgr: &Mgr, sec: u32| -> Vec<(String, String, Vec<String>)> {
+        let all = mgr.digest(at(sec)).health.into_iter().filter(|h| h.code.contains("SLOW_PING"));
+        all.map(|h| (h.code, h.summary, h.detail)).collect()
+    };
+    let of_back = ("OSD_SLOW_PING_TIME_BACK".into(), "Slow OSD heartbeats on back (longest 1500.250ms)".into(),
+        vec!["Slow OSD heartbeats on back from osd.1 [] to osd.0 [] 1500.250 msec possibly improving".into()]);
+    let of_front = ("OSD_SLOW_PING_TIME_FRONT".into(), "Slow OSD heartbeats on front (longest 2000.000ms)".into(),
+        vec!["Slow OSD heartbeats on front from osd.1 [] to osd.2 [] 2000.000 msec".into()]);
+    assert_eq!(told(&mgr, 60), [of_back, of_front.clone()]);
+    assert_eq!(told(&mgr, 55 + 1201), [], "too long ago");
+    mgr.set_settings(MgrSettings { slow_ping_us: 1_600_000, ..MgrSettings::default() });
+    assert_eq!(told(&mgr, 60), [of_front]);
+    mgr.set_settings(MgrSettings { slow_ping_us: 0, ..MgrSettings::default() });
+    assert_eq!(told(&mgr, 60), [], "never");
+    let shown: Value = serde_json::from_str(&text(&mut mgr, r#"{"prefix":"pg dump","dumpcontents":["osds"],"format":"json"}"#)).unwrap();
+    let stats = shown["osd_stats"].as_array().unwrap_or_else(|| panic!("{shown}"));
+    let times = &stats.iter().find(|s| s["osd"] == 1).unwrap()["network_ping_times"];
+    assert_eq!(times[0]["osd"], 0);
+    assert_eq!(times[0]["interfaces"], json!([{
+        "interface": "back", "average": {"1min": 0.9, "5min": 1400, "15min": 1500.25}, "min": {"1min": 0.8, "5min": 0.7, "15min": 0.6},
+        "max": {"1min": 1, "5min": 2000, "15min": 3000}, "last": 0.85,
+    }]));
+    assert_eq!(times[1]["interfaces"].as_array().unwrap().len(), 2);
 }
 
 #[test]

@@ -26,6 +26,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::msg::internal::MgrBeacon;
 use types::msg::{MCommandReply, MMgrCommandReply, MMgrConfigure, Message, RawMessage, WireMessage};
+use types::pg::OsdPing;
 use types::{AddrVec, EntityInst, EntityKind, Errno, Mono, Now, OsdId, features};
 
 /// The least time between two digests: changes that come together are told together.
@@ -444,6 +445,7 @@ fn settings(options: &ConfigValues) -> MgrSettings {
         _ => 0.0,
     };
     let percent = |name| options.str(name).parse().unwrap_or(0);
+    let grace = options.duration("osd_heartbeat_grace");
     MgrSettings {
         pg_stuck_threshold: options.duration("mon_pg_stuck_threshold"),
         health_max_detail: options.u64("mon_health_max_detail") as usize,
@@ -452,6 +454,10 @@ fn settings(options: &ConfigValues) -> MgrSettings {
         quota_warn_percent: percent("mon_pool_quota_warn_threshold"),
         quota_critical_percent: percent("mon_pool_quota_crit_threshold"),
         warn_num_repaired: options.u64("mon_osd_warn_num_repaired"),
+        slow_ping_us: OsdPing::slow_from_us(options.f64("mon_warn_on_slow_ping_time"), options.f64("mon_warn_on_slow_ping_ratio"), grace),
+        // As upstream: one lost heartbeat after the other.
+        pings_valid: grace * 60,
+        reporter_level: options.str("mon_osd_reporter_subtree_level").to_owned(),
         scrub_late_s: late("osd_scrub_max_interval", "mon_warn_pg_not_scrubbed_ratio"),
         deep_scrub_late_s: late("osd_deep_scrub_interval", "mon_warn_pg_not_deep_scrubbed_ratio"),
         stats_period: options.duration("mgr_stats_period"),

@@ -22,7 +22,9 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::msg::internal::ConfigInForce;
-use types::{EntityKind, EntityName, Errno, Now};
+use types::json::Obj;
+use types::pg::{NetworkPing, OsdPing};
+use types::{EntityKind, EntityName, Errno, Now, Utime};
 
 /// What commands need to know besides the OSD.
 pub(crate) struct Commands {
@@ -38,9 +40,6 @@ const RECOVERY_MAX_ALONE: usize = 256;
 
 /// PGs that recover at once from an OSD, and to one. With one, half of the time is beginnings and ends when clients are busy.
 const BACKFILLS_MAX: usize = 4;
-
-/// The part of the grace that a heartbeat may take: what `mon_warn_on_slow_ping_ratio` is in stock until somebody sets it.
-const SLOW_PING_RATIO: f64 = 0.05;
 
 /// Entries of all logs of an OSD while copies are away: some 60 MB, for the store keeps their rows in memory, too.
 const LOG_ENTRIES: usize = 100_000;
@@ -267,7 +266,7 @@ impl Osd {
             "dump_historic_slow_ops" => render(self.sh.history.dump_slow(now, &senders())),
             "dump_watchers" => render(self.watchers()),
             "dump_blocklist" => render(self.blocklist()),
-            "dump_osd_network" => render(self.network(args.int("value"))),
+            "dump_osd_network" => render(self.network(args.int("value"), now)),
             "dump_recovery_reservations" => {
                 render(json!({"local_reservations": self.sh.local_slots.dump(), "remote_reservations": self.sh.remote_slots.dump()}))
             }
@@ -388,21 +387,23 @@ impl Osd {
         names.map(|name| json!({"device": format!("/dev/{name}"), "device_id": ids.get(name).unwrap_or(&"")})).collect()
     }
 
-    /// Round trips that take at least so many milliseconds, the longest first; without a number those that a stock cluster would
-    /// call slow.
-    fn network(&self, threshold_ms: Option<i64>) -> Value {
-        let threshold = match threshold_ms {
-            Some(ms) => Duration::from_millis(ms.max(0) as u64),
-            None => self.heartbeats.grace.mul_f64(SLOW_PING_RATIO),
+    /// Networks on which heartbeats take at least so many milliseconds, by the longest average, the longest first; without a number those that are slow.
+    fn network(&self, threshold_ms: Option<i64>, now: Now) -> Value {
+        let c = &self.commands.config;
+        let slow_us = OsdPing::slow_from_us(c.f64("mon_warn_on_slow_ping_time"), c.f64("mon_warn_on_slow_ping_ratio"), self.heartbeats.grace);
+        let threshold_us = threshold_ms.map_or(slow_us, |ms| ms.max(0) as u64 * 1000);
+        let times = self.heartbeats.ping_times();
+        let mut rows: Vec<_> = times.iter().flat_map(|(osd, times)| times.networks().map(|network| (*osd, times.last_update_s, network))).collect();
+        rows.retain(|(.., network)| u64::from(network.longest_us()) >= threshold_us);
+        rows.sort_by_key(|(osd, _, network)| std::cmp::Reverse((network.longest_us(), *osd)));
+        let show = |(osd, updated, network): (i32, u32, NetworkPing)| {
+            let stale = i64::from(now.wall.sec.saturating_sub(updated)) > c.i64("osd_heartbeat_stale");
+            let mut out = Obj::new();
+            out.put("last update", Utime { sec: updated, nsec: 0 }.ctime()).put("stale", updated > 0 && stale);
+            out.put("from osd", self.sh.whoami.0).put("to osd", osd).extend(network.dump_json().done());
+            out.done()
         };
-        let both = |(osd, back, front): (_, u32, Option<u32>)| [(osd, "back", Some(back)), (osd, "front", front)];
-        let rows = self.heartbeats.peers().flat_map(both).filter_map(|(osd, interface, rtt_us)| Some((rtt_us?, osd, interface)));
-        let mut rows: Vec<_> = rows.filter(|(rtt_us, ..)| Duration::from_micros((*rtt_us).into()) >= threshold).collect();
-        rows.sort_by_key(|(rtt_us, ..)| std::cmp::Reverse(*rtt_us));
-        let show = |(rtt_us, osd, interface): (u32, types::OsdId, &str)| {
-            json!({"from osd": self.sh.whoami.0, "to osd": osd.0, "interface": interface, "last": f64::from(rtt_us) / 1000.0})
-        };
-        json!({"threshold": threshold.as_millis() as u64, "entries": rows.into_iter().map(show).collect::<Vec<_>>()})
+        json!({"threshold": threshold_us / 1000, "entries": rows.into_iter().map(show).collect::<Vec<_>>()})
     }
 }
 

@@ -11,11 +11,13 @@
 
 use crate::effects::{Cx, Durable, Peer};
 use crate::pg::Pg;
+use crate::pings::{Pings, RoundTrips};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::map::OsdMap;
 use types::msg::internal::{FailureKind, OsdFailure};
 use types::msg::internal_osd::{OsdHeartbeat, OsdPing};
+use types::pg::OsdPing as PingTimes;
 use types::{AddrVec, Epoch, Mono, OsdId, PgId};
 
 /// Between two reports about the same OSD.
@@ -52,30 +54,31 @@ struct PeerHealth {
     heard: Mono,
     front: Option<Front>,
     reported: Option<Mono>,
-    /// The last round trip, in microseconds.
-    rtt_us: u32,
+    pings: Pings,
     /// It was asked, and if it has answered, it has promised something.
     asked: bool,
 }
 
 /// The same of the public network, where that is another one.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Front {
     heard: Mono,
-    rtt_us: u32,
+    pings: Pings,
 }
 
 impl PeerHealth {
     /// For how long it has not been heard on the network where that is longest.
     fn silent(&self, now: Mono) -> Duration {
-        let heard = self.front.map_or(self.heard, |f| f.heard.min(self.heard));
+        let heard = self.front.as_ref().map_or(self.heard, |f| f.heard.min(self.heard));
         now - heard
     }
 
     /// It was we who did not listen for so long.
     fn excuse(&mut self, stood: Duration) {
         self.heard = self.heard + stood;
-        self.front = self.front.map(|f| Front { heard: f.heard + stood, ..f });
+        if let Some(front) = &mut self.front {
+            front.heard = front.heard + stood;
+        }
     }
 }
 
@@ -109,10 +112,10 @@ impl Heartbeats {
                     continue;
                 }
                 let up_from = sh.map.info(*osd).map(|i| i.up_from).unwrap_or_default();
-                let front = has_front(&sh.map, *osd).then_some(Front { heard: cx.now.mono, rtt_us: 0 });
+                let front = has_front(&sh.map, *osd).then(|| Front { heard: cx.now.mono, pings: Pings::default() });
                 let health = match self.peers.remove(osd) {
                     Some(known) if known.up_from == up_from => known,
-                    _ => PeerHealth { up_from, heard: cx.now.mono, front, reported: None, rtt_us: 0, asked: false },
+                    _ => PeerHealth { up_from, heard: cx.now.mono, front, reported: None, pings: Pings::default(), asked: false },
                 };
                 peers.insert(*osd, health);
             }
@@ -145,14 +148,15 @@ impl Heartbeats {
         let Some(peer) = self.peers.get_mut(&m.osd) else { return };
         peer.heard = cx.now.mono;
         peer.asked = m.lease_ms > 0;
-        peer.rtt_us = round_trip_us(cx.now.mono, m.mono_ns);
+        peer.pings.note(cx.now, m.mono_ns);
         self.note_alive(cx, m.osd);
     }
 
     /// An answer came over the public network.
     pub fn handle_front(&mut self, cx: &mut Cx<'_>, osd: OsdId, m: &OsdPing) {
         let Some(front) = self.peers.get_mut(&osd).and_then(|p| p.front.as_mut()) else { return };
-        *front = Front { heard: cx.now.mono, rtt_us: round_trip_us(cx.now.mono, m.mono_ns) };
+        front.heard = cx.now.mono;
+        front.pings.note(cx.now, m.mono_ns);
         self.note_alive(cx, osd);
     }
 
@@ -222,14 +226,32 @@ impl Heartbeats {
         }
     }
 
-    /// Peers, with the last round trips in microseconds, on the cluster network and on the public one if that is another.
-    pub fn peers(&self) -> impl Iterator<Item = (OsdId, u32, Option<u32>)> {
-        self.peers.iter().map(|(o, p)| (*o, p.rtt_us, p.front.map(|f| f.rtt_us)))
+    /// Who is asked.
+    pub fn peers(&self) -> impl Iterator<Item = OsdId> {
+        self.peers.keys().copied()
     }
-}
 
-fn round_trip_us(now: Mono, asked_ns: u64) -> u32 {
-    (now.0.saturating_sub(asked_ns) / 1000) as u32
+    /// How long that takes. Of who was not asked for a minute yet, `last_update_s` is 0.
+    pub fn ping_times(&self) -> BTreeMap<i32, PingTimes> {
+        let told = |(osd, peer): (&OsdId, &PeerHealth)| {
+            let (back, none) = (&peer.pings, Pings::default());
+            let front = peer.front.as_ref().map_or(&none, |front| &front.pings);
+            let each = |pings: &Pings, what: fn(RoundTrips) -> u32| pings.over().map(what).into();
+            let times = PingTimes {
+                last_update_s: back.updated_s,
+                back_pingtime: each(back, |r| r.mean),
+                back_min: each(back, |r| r.min),
+                back_max: each(back, |r| r.max),
+                back_last: back.last_us,
+                front_pingtime: each(front, |r| r.mean),
+                front_min: each(front, |r| r.min),
+                front_max: each(front, |r| r.max),
+                front_last: front.last_us,
+            };
+            (osd.0, times)
+        };
+        self.peers.iter().map(told).collect()
+    }
 }
 
 /// True if an OSD listens for heartbeats on two networks.

@@ -29,6 +29,7 @@ pub mod object;
 pub mod ops;
 mod osd;
 pub mod perf;
+mod pings;
 mod pg;
 mod probation;
 mod report;

@@ -354,12 +354,15 @@ impl Osd {
         };
         put_compressed(&mut statfs, &fs.compressed);
         let alerts = self.alerts(disk, fs.kv);
+        let mut hb_pingtime = self.heartbeats.ping_times();
+        hb_pingtime.retain(|_, times| times.last_update_s > 0);
         let commit = self.sh.commit_latency.take_mean_ns();
         let stat = OsdStat {
             // What is durable can be read: there is no second moment to tell of.
             perf: PerfStat { commit_latency_ns: commit, apply_latency_ns: commit },
             statfs,
-            hb_peers: self.heartbeats.peers().map(|(osd, ..)| osd.0).collect(),
+            hb_peers: self.heartbeats.peers().map(|osd| osd.0).collect(),
+            hb_pingtime,
             num_pgs: (primary + replica + stray) as u32,
             num_osds: 1,
             num_per_pool_osds: 1,

@@ -56,6 +56,15 @@ impl Utime {
         format!("{y:04}-{mo:02}-{d:02}T{h:02}:{mi:02}:{s:02}.{usec:06}{zone}")
     }
 
+    /// As C's `ctime` has it, in UTC: `Sat Nov 28 18:07:02 2026`.
+    pub fn ctime(self) -> String {
+        const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+        const MONTHS: [&str; 12] = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+        let (y, mo, d, h, mi, s) = self.civil();
+        let (day, month) = (DAYS[self.sec as usize / 86_400 % 7], MONTHS[mo as usize - 1]);
+        format!("{day} {month} {d:>2} {h:02}:{mi:02}:{s:02} {y}")
+    }
+
     /// As UTC with a `Z` (`gmtime` upstream).
     pub fn gmt(self) -> String {
         self.stamp("Z")
@@ -98,6 +107,13 @@ pub struct Now {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn c_s_time_has_a_day_of_the_week() {
+        for (sec, text) in [(0, "Thu Jan  1 00:00:00 1970"), (1_795_889_222, "Sat Nov 28 18:07:02 2026"), (951_827_696, "Tue Feb 29 12:34:56 2000")] {
+            assert_eq!(Utime { sec, nsec: 0 }.ctime(), text);
+        }
+    }
 
     #[test]
     fn times_print_as_dates_and_durations_as_seconds() {

@@ -44,7 +44,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("osd_heartbeat_grace", Int, Advanced, "20", "seconds without a heartbeat until a peer is reported").runtime().effective(),
     opt("osd_heartbeat_min_peers", Int, Advanced, "10", "peers to exchange heartbeats with, at least").runtime().effective(),
     opt("osd_heartbeat_min_healthy_ratio", Float, Advanced, "0.33", "part of its peers that an OSD has to hear before it asks to be up again").runtime().effective(),
-    opt("osd_heartbeat_stale", Int, Advanced, "600", "seconds until a peer's figures are forgotten").runtime(),
+    opt("osd_heartbeat_stale", Int, Advanced, "600", "seconds until a peer's figures are forgotten").runtime().effective(),
     opt("osd_heartbeat_use_min_delay_socket", Bool, Advanced, "false", "ask the network for low delay").runtime(),
     opt("osd_mon_heartbeat_interval", Int, Advanced, "30", "seconds between asking the monitor whether it is there").runtime(),
     opt("osd_mon_report_interval", Int, Advanced, "5", "seconds between an OSD's reports to the monitor").runtime(),

@@ -6,8 +6,8 @@ use crate::core::Mgr;
 use admin::human::timestamp;
 use serde_json::{Map, Value, json};
 use types::json::Obj;
-use types::pg::{OsdStat, PgStat, PoolStat, StoreStatfs};
-use types::{OsdId, PgId, PoolId};
+use types::pg::{OsdPing, OsdStat, PgStat, PoolStat, StoreStatfs};
+use types::{OsdId, PgId, PoolId, Utime};
 
 /// A store's bytes.
 pub fn statfs(s: &StoreStatfs) -> Value {
@@ -35,6 +35,10 @@ pub fn osd_stat(s: &OsdStat) -> Map<String, Value> {
     let alert = |(osd, alerts): (&i32, &std::collections::BTreeMap<String, String>)| {
         json!({"osd": osd, "alerts": alerts.iter().map(|(k, v)| json!({"alert": k, "message": v})).collect::<Vec<_>>()})
     };
+    let ping = |(osd, times): (&i32, &OsdPing)| {
+        let updated = Utime { sec: times.last_update_s, nsec: 0 };
+        json!({"osd": osd, "last update": updated.ctime(), "interfaces": times.networks().map(|network| network.dump_json().done()).collect::<Vec<_>>()})
+    };
     let out = json!({
         "up_from": s.up_from.0, "seq": s.seq, "num_pgs": s.num_pgs, "num_osds": s.num_osds,
         "num_per_pool_osds": s.num_per_pool_osds, "num_per_pool_omap_osds": s.num_per_pool_omap_osds,
@@ -44,7 +48,7 @@ pub fn osd_stat(s: &OsdStat) -> Map<String, Value> {
         "snap_trim_queue_len": s.snap_trim_queue_len, "num_snap_trimming": s.num_snap_trimming,
         "num_shards_repaired": s.num_shards_repaired,
         "op_queue_age_hist": {"histogram": s.op_queue_age_hist, "upper_bound": 1u64 << s.op_queue_age_hist.len().min(62)},
-        "perf_stat": perf(s), "alerts": s.alerts.iter().map(alert).collect::<Vec<_>>(), "network_ping_times": [],
+        "perf_stat": perf(s), "alerts": s.alerts.iter().map(alert).collect::<Vec<_>>(), "network_ping_times": s.hb_pingtime.iter().map(ping).collect::<Vec<_>>(),
     });
     into_map(out)
 }

@@ -192,7 +192,17 @@ fn round_trips_are_listed_from_the_threshold_on() {
     assert_eq!((rows(&slow), &slow["threshold"]), (0, &json!(1000)), "a twentieth of the grace");
     let times: Vec<f64> = all["entries"].as_array().unwrap().iter().map(|e| e["last"].as_f64().unwrap()).collect();
     assert!(times[0] >= times[1], "{times:?}");
-    let beyond = times[0] as i64 + 1;
+    let keys = |e: &Value| e.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let entry = &all["entries"][0];
+    assert_eq!(keys(entry), ["last update", "stale", "from osd", "to osd", "interface", "average", "min", "max", "last"]);
+    assert_eq!((&entry["from osd"], &entry["interface"], &entry["stale"]), (&json!(primary.0), &json!("back"), &json!(false)));
+    c.run_for(Duration::from_secs(70));
+    let later = answer(&mut c, primary, "dump_osd_network", json!({"value": 0}));
+    let average = &later["entries"][0]["average"];
+    assert!(average["1min"].as_f64().unwrap() > 0.0 && average["1min"] == average["15min"], "{later}");
+    let told = &c.stats[&primary].stat.hb_pingtime;
+    assert!(told.len() == 2 && told.values().all(|t| t.last_update_s > 0 && t.back_pingtime.0 > 0), "{told:?}");
+    let beyond = 1 + later["entries"][0]["average"]["1min"].as_f64().unwrap() as i64;
     let none = answer(&mut c, primary, "dump_osd_network", json!({"value": beyond}));
     assert_eq!((rows(&none), &none["threshold"]), (0, &json!(beyond)));
 }

@@ -18,4 +18,4 @@ pub use snapset::{SeenAt, SnapSet};
 pub use log::{LogOp, OpReturn, PgLogDup, PgLogEntry};
 pub use stat::{ObjectStatCollection, ObjectStatSum, PgStat};
 pub use state::PgState;
-pub use usage::{IoRates, OsdPing, OsdStat, PerfStat, PoolDigest, PoolStat, StoreStatfs};
+pub use usage::{IoRates, NetworkPing, OsdPing, OsdStat, PerfStat, PoolDigest, PoolStat, StoreStatfs};

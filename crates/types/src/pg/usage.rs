@@ -1,9 +1,12 @@
 //! How full OSDs and pools are, and how busy.
 
 use super::stat::{ObjectStatCollection, ObjectStatSum};
+use crate::json::{Obj, float};
 use crate::{Epoch, features};
 use denc::{Decode, DecodeError, Decoder, Encode, Encoder};
+use serde_json::json;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 macro_rules! statfs {
     ($($(#[$doc:meta])* $name:ident: $ty:ty,)*) => {
@@ -95,6 +98,48 @@ pub struct OsdPing {
     pub front_min: (u32, u32, u32),
     pub front_max: (u32, u32, u32),
     pub front_last: u32,
+}
+
+/// The same of one network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NetworkPing {
+    /// `back` or `front`.
+    pub interface: &'static str,
+    pub average: (u32, u32, u32),
+    pub min: (u32, u32, u32),
+    pub max: (u32, u32, u32),
+    pub last: u32,
+}
+
+impl OsdPing {
+    /// Microseconds from which on heartbeats are slow: `mon_warn_on_slow_ping_time` in milliseconds, or where that is 0 `mon_warn_on_slow_ping_ratio` of
+    /// `osd_heartbeat_grace`. 0: they never are.
+    pub fn slow_from_us(ms: f64, ratio: f64, grace: Duration) -> u64 {
+        if ms > 0.0 { (ms * 1000.0) as u64 } else { (grace.as_micros() as f64 * ratio.max(0.0)) as u64 }
+    }
+
+    /// The cluster network, and the public one if it is another.
+    pub fn networks(&self) -> impl Iterator<Item = NetworkPing> {
+        let back = NetworkPing { interface: "back", average: self.back_pingtime, min: self.back_min, max: self.back_max, last: self.back_last };
+        let front = NetworkPing { interface: "front", average: self.front_pingtime, min: self.front_min, max: self.front_max, last: self.front_last };
+        [back].into_iter().chain((front.last > 0).then_some(front))
+    }
+}
+
+impl NetworkPing {
+    /// The longest of the three averages: by this a network is slow.
+    pub fn longest_us(&self) -> u32 {
+        self.average.0.max(self.average.1).max(self.average.2)
+    }
+
+    /// As `pg dump` shows it, in milliseconds.
+    pub fn dump_json(&self) -> Obj {
+        let ms = |us: u32| float(f64::from(us) / 1000.0);
+        let three = |of: (u32, u32, u32)| json!({"1min": ms(of.0), "5min": ms(of.1), "15min": ms(of.2)});
+        let mut out = Obj::new();
+        out.put("interface", self.interface).put("average", three(self.average)).put("min", three(self.min)).put("max", three(self.max)).put("last", ms(self.last));
+        out
+    }
 }
 
 /// An OSD's figures (`osd_stat_t`).
