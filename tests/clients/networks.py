@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Four OSDs on machines with two networks each: they announce one address in each; an OSD that loses one of the networks is marked down
-for it, whichever it is, and stays down, without coming and going, until it has the network again; meanwhile clients write and read.
+for it, whichever it is, and stays down, without coming and going, until it has the network again; meanwhile clients write and read. What heartbeats take is told of both networks.
 
     networks.py --bin BINARY [--keep]
 
@@ -48,6 +48,23 @@ def lose(c, which):
     until(c.clean, "every placement group active and clean", 60)
     print("%s: marked down after %.1f s, up again %.1f s after the network was whole" % (which, noticed, back), flush=True)
 
+def slow(c):
+    """What heartbeats take is told by network, and is a warning from the configured time on."""
+    health = lambda: json.loads(c.ceph("health", "detail", "-f", "json"))["checks"]
+    codes = ["OSD_SLOW_PING_TIME_" + which for which in ("BACK", "FRONT")]
+    check(not any(code in health() for code in codes), health())
+    c.ceph("config", "set", "global", "mon_warn_on_slow_ping_time", "0.001")
+    until(lambda: all(code in health() for code in codes), "heartbeats of a microsecond to be slow", 90)
+    for code in codes:
+        found, which = health()[code], code.rsplit("_", 1)[1].lower()
+        check(found["summary"]["message"].startswith("Slow OSD heartbeats on %s (longest " % which), found)
+        check(all(" on %s from osd." % which in d["message"] for d in found["detail"]), found)
+    c.ceph("config", "rm", "global", "mon_warn_on_slow_ping_time")
+    until(lambda: not any(code in health() for code in codes), "no slow heartbeats", 30)
+    shown = json.loads(c.ceph("tell", "osd.0", "dump_osd_network", "0"))["entries"]
+    check({e["interface"] for e in shown} == {"back", "front"} and all(e["min"]["15min"] <= e["average"]["15min"] <= e["max"]["15min"] for e in shown), shown)
+    print("heartbeats: %.3f ms on average at most" % max(e["average"]["15min"] for e in shown), flush=True)
+
 def run(c):
     c.make()
     check_addresses(c)
@@ -56,6 +73,7 @@ def run(c):
     until(c.clean, "every placement group active and clean", 60)
     for which in ("back", "front"):
         lose(c, which)
+    slow(c)
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
