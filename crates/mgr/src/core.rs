@@ -40,6 +40,12 @@ pub struct MgrSettings {
     pub pings_valid: Duration,
     /// `mon_osd_reporter_subtree_level`.
     pub reporter_level: String,
+    /// `mon_warn_on_misplaced`.
+    pub warn_on_misplaced: bool,
+    /// How many times as many objects as others a pool's PGs may have (`mon_pg_warn_max_object_skew`, 0 for any), from how many objects of the pool and of all on
+    /// (`mon_pg_warn_min_pool_objects`, `mon_pg_warn_min_objects`).
+    pub object_skew: f64,
+    pub skewed_from: (i64, i64),
     /// Seconds after which a scrub, and a deep scrub, is missed; 0 for never.
     pub scrub_late_s: f64,
     pub deep_scrub_late_s: f64,
@@ -70,6 +76,9 @@ impl Default for MgrSettings {
             quota_warn_percent: 0,
             quota_critical_percent: 0,
             warn_num_repaired: 10,
+            warn_on_misplaced: false,
+            object_skew: 10.0,
+            skewed_from: (1000, 10_000),
             slow_ping_us: 1_000_000,
             pings_valid: Duration::from_secs(1200),
             reporter_level: "host".into(),

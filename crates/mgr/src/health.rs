@@ -123,7 +123,8 @@ struct Cause {
 pub fn checks(now: Now, settings: &MgrSettings, map: &OsdMap, pgs: &PgMap) -> HealthMap {
     let mut out = HealthMap::default();
     pg_checks(now, settings, pgs, &mut out);
-    object_checks(map, pgs, &mut out);
+    object_checks(settings, map, pgs, &mut out);
+    skewed_pools(settings, map, pgs, &mut out);
     count_checks(settings, map, pgs, &mut out);
     scrub_checks(now, settings, pgs, &mut out);
     repair_checks(settings, map, pgs, &mut out);
@@ -167,8 +168,13 @@ fn pg_checks(now: Now, settings: &MgrSettings, pgs: &PgMap, out: &mut HealthMap)
     }
 }
 
-fn object_checks(map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
+fn object_checks(settings: &MgrSettings, map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
     let sum = pgs.object_sum();
+    if settings.warn_on_misplaced && sum.num_objects_misplaced > 0 && sum.num_object_copies > 0 {
+        let ratio = sum.num_objects_misplaced as f64 / sum.num_object_copies as f64 * 100.0;
+        let text = format!("{}/{} objects misplaced ({ratio:.3}%)", sum.num_objects_misplaced, sum.num_object_copies);
+        out.add("OBJECT_MISPLACED", Severity::Warn, text, sum.num_objects_misplaced, vec![]);
+    }
     if sum.num_scrub_errors > 0 {
         let text = format!("{} scrub errors", sum.num_scrub_errors);
         out.add("OSD_SCRUB_ERRORS", Severity::Err, text, sum.num_scrub_errors, vec![]);
@@ -185,6 +191,29 @@ fn object_checks(map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
         let pools = map.pool_name.iter().map(|(id, name)| (pgs.pool(*id).stats.sum.num_large_omap_objects, name));
         let detail = pools.filter(|(n, _)| *n > 0).map(|(n, name)| format!("{n} large objects found in pool '{name}'"));
         out.add("LARGE_OMAP_OBJECTS", Severity::Warn, text, sum.num_large_omap_objects, detail.collect());
+    }
+}
+
+/// Pools with many more objects in a PG than there are on average: they have too few.
+fn skewed_pools(settings: &MgrSettings, map: &OsdMap, pgs: &PgMap, out: &mut HealthMap) {
+    let (least_of_pool, least) = settings.skewed_from;
+    let all = pgs.object_sum().num_objects;
+    let average = all / (pgs.pgs.len() as i64).max(1);
+    if settings.object_skew <= 0.0 || average <= 0 || all < least {
+        return;
+    }
+    let skewed = map.pools.iter().filter_map(|(id, pool)| {
+        let objects = pgs.pool(*id).stats.sum.num_objects;
+        let each = objects / i64::from(pool.pg_num_target.max(1));
+        let ratio = each as f64 / average as f64;
+        let name = map.pool_name.get(id).map_or("", String::as_str);
+        let line = || format!("pool {name} objects per pg ({each}) is more than {} times cluster average ({average})", types::json::general(ratio, 6));
+        (objects >= least_of_pool && ratio > settings.object_skew).then(line)
+    });
+    let detail: Vec<String> = skewed.collect();
+    if !detail.is_empty() {
+        let text = format!("{} pools have many more objects per pg than average", detail.len());
+        out.add("MANY_OBJECTS_PER_PG", Severity::Warn, text, detail.len() as i64, detail);
     }
 }
 

@@ -595,6 +595,30 @@ fn slow_heartbeats_are_told_of_by_network_and_shown_in_stock_s_shape() {
 }
 
 #[test]
+fn pools_with_too_few_pgs_and_misplaced_objects_are_told_of() {
+    let mut mgr = cluster();
+    let next = next_report(1, |stat| {
+        let many = stat.log_size == 7;
+        (stat.stats.sum.num_objects, stat.stats.sum.num_object_copies) = if many { (12_000, 36_000) } else { (1, 3) };
+        stat.stats.sum.num_objects_misplaced = if many { 360 } else { 0 };
+    });
+    mgr.handle_stats(at(60), next);
+    let mut told = |settings: MgrSettings| {
+        mgr.set_settings(settings);
+        let all = mgr.digest(at(60)).health.into_iter().filter(|h| ["MANY_OBJECTS_PER_PG", "OBJECT_MISPLACED"].contains(&h.code.as_str()));
+        all.map(|h| (h.code, h.summary, h.detail)).collect::<Vec<_>>()
+    };
+    assert_eq!(told(MgrSettings::default()), [], "an eighth more than average");
+    let many = ("MANY_OBJECTS_PER_PG".into(), "1 pools have many more objects per pg than average".into(),
+        vec!["pool p objects per pg (1500) is more than 1.12528 times cluster average (1333)".into()]);
+    assert_eq!(told(MgrSettings { object_skew: 1.1, ..MgrSettings::default() }), [many]);
+    assert_eq!(told(MgrSettings { object_skew: 1.1, skewed_from: (1000, 20_000), ..MgrSettings::default() }), []);
+    assert_eq!(told(MgrSettings { object_skew: 1.1, skewed_from: (20_000, 1000), ..MgrSettings::default() }), []);
+    let misplaced = ("OBJECT_MISPLACED".into(), "360/36015 objects misplaced (1.000%)".into(), vec![]);
+    assert_eq!(told(MgrSettings { warn_on_misplaced: true, ..MgrSettings::default() }), [misplaced]);
+}
+
+#[test]
 fn the_digest_counts_pgs_by_osd() {
     let mut mgr = cluster();
     let by_osd = |mgr: &Mgr| mgr.digest(at(60)).pgs_by_osd.unwrap();

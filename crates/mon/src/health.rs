@@ -74,6 +74,8 @@ pub fn checks(state: &State, env: &Env, quorum: &Quorum, now: Now) -> Checks {
     osds_full(map, &mut all);
     flags(map, &mut all);
     pools(state, env, &mut all);
+    pg_numbers(state, env, &mut all);
+    never_out(state, env, &mut all);
     too_few_osds(state, env, &mut all);
     manager(state, now, &mut all);
     pgs_untold(state, &mut all);
@@ -256,6 +258,38 @@ fn pools(state: &State, env: &Env, all: &mut Checks) {
     unused_pools(state, env, all);
 }
 
+/// Pools whose placement groups are of unequal size, or lie where fewer of them would; and pools that are not scrubbed, which is nothing wrong.
+fn pg_numbers(state: &State, env: &Env, all: &mut Checks) {
+    let map = &state.osdmap.map;
+    let pools = || map.pools.iter().map(|(id, pool)| (map.pool_name.get(id).map_or("?", String::as_str), pool));
+    let uneven = pools().filter(|(_, pool)| !pool.pg_num_target.is_power_of_two());
+    let detail: Vec<String> = uneven.map(|(name, pool)| format!("pool '{name}' pg_num {} is not a power of two", pool.pg_num_target)).collect();
+    if !detail.is_empty() && env.bool(state, "mon_warn_on_pool_pg_num_not_power_of_two", true) {
+        let summary = format!("{} pool(s) have non-power-of-two pg_num", detail.len());
+        add(all, "POOL_PG_NUM_NOT_POWER_OF_TWO", Severity::Warn, detail.len(), summary, detail);
+    }
+    let fewer = pools().filter(|(_, pool)| pool.pgp_num_target < pool.pg_num_target);
+    let detail: Vec<String> = fewer.map(|(name, pool)| format!("pool {name} pg_num {} > pgp_num {}", pool.pg_num_target, pool.pgp_num_target)).collect();
+    if !detail.is_empty() {
+        add(all, "SMALLER_PGP_NUM", Severity::Warn, detail.len(), format!("{} pools have pg_num > pgp_num", detail.len()), detail);
+    }
+    let flags = [(PgPool::FLAG_NOSCRUB, "noscrub"), (PgPool::FLAG_NODEEP_SCRUB, "nodeep-scrub")];
+    let lines = pools().flat_map(|(name, pool)| flags.iter().filter(|(flag, _)| pool.has_flag(*flag)).map(move |(_, word)| format!("Pool {name} has {word} flag")));
+    let detail: Vec<String> = lines.collect();
+    if !detail.is_empty() {
+        let set: Vec<&str> = flags.iter().filter(|(flag, _)| pools().any(|(_, pool)| pool.has_flag(*flag))).map(|(_, word)| *word).collect();
+        add(all, "POOL_SCRUB_FLAGS", Severity::Ok, 0, format!("Some pool(s) have the {} flag(s) set", set.join(", ")), detail);
+    }
+}
+
+/// An interval of 0 is like the flag `noout`, and harder to find.
+fn never_out(state: &State, env: &Env, all: &mut Checks) {
+    if env.bool(state, "mon_warn_on_osd_down_out_interval_zero", true) && env.seconds(state, "mon_osd_down_out_interval", 600).is_zero() {
+        let what = format!("mon.{} has mon_osd_down_out_interval set to 0", env.name);
+        add(all, "OSD_NO_DOWN_OUT_INTERVAL", Severity::Warn, 1, format!("mon {} has mon_osd_down_out_interval set to 0", env.name), vec![what]);
+    }
+}
+
 /// Pools with data that nobody said what it is.
 fn unused_pools(state: &State, env: &Env, all: &mut Checks) {
     let Some(digest) = state.mgr.digest.as_ref() else { return };
@@ -398,7 +432,11 @@ pub fn tick<K: Kv>(mon: &mut Mon<K>, now: Now) {
     let last = std::mem::replace(&mut mon.health.last, checks.clone());
     let mut lines = Vec::new();
     for (code, check) in &checks {
-        let prio = if check.severity == Severity::Err { LogPrio::ERROR } else { LogPrio::WARN };
+        let prio = match check.severity {
+            Severity::Err => LogPrio::ERROR,
+            Severity::Warn => LogPrio::WARN,
+            Severity::Ok => LogPrio::INFO,
+        };
         match last.get(code) {
             None => lines.push((prio, format!("Health check failed: {} ({code})", check.summary))),
             Some(old) if old.summary != check.summary || old.severity != check.severity => {
@@ -410,7 +448,7 @@ pub fn tick<K: Kv>(mon: &mut Mon<K>, now: Now) {
     for (code, old) in last.iter().filter(|(code, _)| !checks.contains_key(*code)) {
         lines.push((LogPrio::INFO, format!("Health check cleared: {code} (was: {})", old.summary)));
     }
-    let bad = !checks.is_empty();
+    let bad = checks.values().any(|check| check.severity > Severity::Ok);
     if std::mem::replace(&mut mon.health.was_bad, bad) && !bad {
         lines.push((LogPrio::INFO, "Cluster is now healthy".into()));
     }

@@ -454,6 +454,9 @@ fn settings(options: &ConfigValues) -> MgrSettings {
         quota_warn_percent: percent("mon_pool_quota_warn_threshold"),
         quota_critical_percent: percent("mon_pool_quota_crit_threshold"),
         warn_num_repaired: options.u64("mon_osd_warn_num_repaired"),
+        warn_on_misplaced: options.bool("mon_warn_on_misplaced"),
+        object_skew: options.f64("mon_pg_warn_max_object_skew"),
+        skewed_from: (options.i64("mon_pg_warn_min_pool_objects"), options.i64("mon_pg_warn_min_objects")),
         slow_ping_us: OsdPing::slow_from_us(options.f64("mon_warn_on_slow_ping_time"), options.f64("mon_warn_on_slow_ping_ratio"), grace),
         // As upstream: one lost heartbeat after the other.
         pings_valid: grace * 60,

@@ -533,6 +533,28 @@ fn a_pool_that_is_full_for_monitor_and_manager_is_told_of_once() {
 }
 
 #[test]
+fn numbers_of_placement_groups_and_scrub_flags_of_pools_are_told_of() {
+    let mut lab = three();
+    let health = |lab: &mut Lab| lab.ok(json!({"prefix": "health", "detail": "detail"})).out;
+    lab.ok(json!({"prefix": "osd pool create", "pool": "p", "pg_num": 12, "autoscale_mode": "off"}));
+    let told = health(&mut lab);
+    assert!(told.contains("[WRN] POOL_PG_NUM_NOT_POWER_OF_TWO: 1 pool(s) have non-power-of-two pg_num\n    pool 'p' pg_num 12 is not a power of two\n"), "{told}");
+    lab.ok(json!({"prefix": "config set", "who": "mon", "name": "mon_warn_on_pool_pg_num_not_power_of_two", "value": "false"}));
+    lab.ok(json!({"prefix": "osd pool set", "pool": "p", "var": "pgp_num", "val": "8"}));
+    let told = health(&mut lab);
+    assert!(!told.contains("POWER_OF_TWO") && told.contains("[WRN] SMALLER_PGP_NUM: 1 pools have pg_num > pgp_num\n    pool p pg_num 12 > pgp_num 8\n"), "{told}");
+    for flag in ["noscrub", "nodeep-scrub"] {
+        lab.ok(json!({"prefix": "osd pool set", "pool": "p", "var": flag, "val": "1"}));
+    }
+    let told = health(&mut lab);
+    let both = "[OK] POOL_SCRUB_FLAGS: Some pool(s) have the noscrub, nodeep-scrub flag(s) set\n    Pool p has noscrub flag\n    Pool p has nodeep-scrub flag\n";
+    assert!(told.contains(both), "{told}");
+    lab.ok(json!({"prefix": "config set", "who": "mon", "name": "mon_osd_down_out_interval", "value": "0"}));
+    let told = health(&mut lab);
+    assert!(told.contains("OSD_NO_DOWN_OUT_INTERVAL: mon a has mon_osd_down_out_interval set to 0\n    mon.a has mon_osd_down_out_interval set to 0\n"), "{told}");
+}
+
+#[test]
 fn osds_and_their_pools_are_full_in_one_epoch() {
     let mut lab = three();
     lab.ok(json!({"prefix": "osd pool create", "pool": "p"}));
