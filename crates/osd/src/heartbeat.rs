@@ -11,7 +11,7 @@
 
 use crate::effects::{Cx, Durable, Peer};
 use crate::pg::Pg;
-use crate::pings::{Pings, RoundTrips};
+use crate::pings::Pings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use types::map::OsdMap;
@@ -233,22 +233,17 @@ impl Heartbeats {
 
     /// How long that takes. Of who was not asked for a minute yet, `last_update_s` is 0.
     pub fn ping_times(&self) -> BTreeMap<i32, PingTimes> {
+        let of = |pings: &Pings| {
+            let [one, five, fifteen] = pings.over();
+            [(one.mean, five.mean, fifteen.mean), (one.min, five.min, fifteen.min), (one.max, five.max, fifteen.max)]
+        };
         let told = |(osd, peer): (&OsdId, &PeerHealth)| {
-            let (back, none) = (&peer.pings, Pings::default());
-            let front = peer.front.as_ref().map_or(&none, |front| &front.pings);
-            let each = |pings: &Pings, what: fn(RoundTrips) -> u32| pings.over().map(what).into();
-            let times = PingTimes {
-                last_update_s: back.updated_s,
-                back_pingtime: each(back, |r| r.mean),
-                back_min: each(back, |r| r.min),
-                back_max: each(back, |r| r.max),
-                back_last: back.last_us,
-                front_pingtime: each(front, |r| r.mean),
-                front_min: each(front, |r| r.min),
-                front_max: each(front, |r| r.max),
-                front_last: front.last_us,
-            };
-            (osd.0, times)
+            let none = Pings::default();
+            let (back, front) = (&peer.pings, peer.front.as_ref().map_or(&none, |front| &front.pings));
+            let ([back_pingtime, back_min, back_max], [front_pingtime, front_min, front_max]) = (of(back), of(front));
+            let (back_last, front_last) = (back.last_us, front.last_us);
+            let last_update_s = back.updated_s;
+            (osd.0, PingTimes { last_update_s, back_pingtime, back_min, back_max, back_last, front_pingtime, front_min, front_max, front_last })
         };
         self.peers.iter().map(told).collect()
     }
