@@ -185,6 +185,7 @@ def measure_loads(cluster, a, place, who, results):
             continue
         drain(cluster)
         output(begin(cluster, a.seconds))
+        time.sleep(a.pause)
         for _ in range(a.repeat):
             row = json.loads(output(begin(cluster, a.seconds)))
             results.setdefault(load, {}).setdefault((place, who), []).append(row)

@@ -8,6 +8,7 @@
 use admin::option::ConfigValues;
 use qos::{DeviceModel, Io, NEAR, factor};
 use std::time::Duration;
+use store::DeviceProfile;
 use types::Mono;
 
 /// A figure is told that has been steady, within `NEAR`, for so long.
@@ -35,18 +36,18 @@ pub(crate) fn configured(config: &ConfigValues, device_class: &str) -> Option<f6
     Some(config.f64(name)).filter(|iops| config.is_set(name) && *iops > 0.0)
 }
 
-/// Whether a disk is slow, which it `was` so far. One that has not done enough since we started is what the option says: what was learned before, or what is usual
-/// for its class. Who comes back is written to first, and that goes to the log.
-pub(crate) fn is_slow(device: &DeviceModel, config: &ConfigValues, device_class: &str, was: bool) -> bool {
+/// Whether a disk is slow, which it `was` so far. One that has not done enough since we started is what is `configured` of it, by who learned that before, or else what it was
+/// found to be at the start. Who comes back is written to first, and that goes to the log.
+pub(crate) fn is_slow(device: &DeviceModel, found: DeviceProfile, configured: Option<f64>, was: bool) -> bool {
     // One that is taken for slow stays so until it is clearly quicker.
     let limit = if was { SLOW_NS / 2 } else { SLOW_NS };
-    let each = |iops: f64| if iops > 0.0 { (1e9 / iops) as u64 } else { 0 };
-    let cost = match device.is_learned() {
+    let each = |iops: f64| (1e9 / iops) as u64;
+    match configured {
         // Who is only written to has nothing to say of reads.
-        true => device.capacity(None).map_or(0, each).max(device.cost(Io::Read, 4096)),
-        false => each(config.f64(option(device_class))),
-    };
-    cost > limit
+        _ if device.is_learned() => device.capacity(None).map_or(0, each).max(device.cost(Io::Read, 4096)) > limit,
+        Some(iops) => each(iops) > limit,
+        None => found == DeviceProfile::Hdd,
+    }
 }
 
 #[derive(Debug, Default)]
@@ -86,8 +87,6 @@ impl Capacity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use admin::option::Source;
-    use types::{EntityKind, EntityName};
 
     const OPTION: &str = "osd_mclock_max_capacity_iops_hdd";
 
@@ -99,12 +98,11 @@ mod tests {
 
     #[test]
     fn a_disk_that_was_not_used_since_the_start_is_what_is_said_of_it() {
+        use DeviceProfile::{Hdd, Ssd};
         let mut device = DeviceModel::default();
-        let mut config = ConfigValues::new(EntityName::new(EntityKind::OSD, "0"), "ceph", "host");
-        assert!(is_slow(&device, &config, "hdd", false) && !is_slow(&device, &config, "ssd", false));
-        for (said, stays, becomes) in [("75", true, true), ("700", true, false), ("5000", false, false)] {
-            config.set(option("ssd"), Source::Override, said).unwrap();
-            assert_eq!((is_slow(&device, &config, "ssd", true), is_slow(&device, &config, "ssd", false)), (stays, becomes), "{said}");
+        assert!(is_slow(&device, Hdd, None, false) && !is_slow(&device, Ssd, None, true));
+        for (said, stays, becomes) in [(75.0, true, true), (700.0, true, false), (5000.0, false, false)] {
+            assert_eq!([true, false].map(|was| is_slow(&device, Ssd, Some(said), was)), [stays, becomes], "{said}");
         }
         let mut now = 0;
         while !device.is_learned() {
@@ -112,7 +110,7 @@ mod tests {
             now += 100_000;
             device.ended(now, begun);
         }
-        assert!(!is_slow(&device, &config, "hdd", true), "it has shown that it is not");
+        assert!(!is_slow(&device, Hdd, Some(75.0), true), "it has shown that it is not");
     }
 
     #[test]

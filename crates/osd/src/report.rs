@@ -236,7 +236,7 @@ impl Osd {
         let configured = crate::capacity::configured(&self.commands.config, class);
         disk.set_capacity(configured);
         let device = disk.device();
-        self.sh.disk_is_slow = crate::capacity::is_slow(device, &self.commands.config, class, self.sh.disk_is_slow);
+        self.sh.disk_is_slow = crate::capacity::is_slow(device, disk.facts().profile, configured, self.sh.disk_is_slow);
         if let Some(iops) = self.capacity.look(now.mono, device.capacity(configured), configured, crate::capacity::option(class)) {
             let (osd, rotational) = (self.sh.whoami, class == "hdd");
             let msg = OsdCapacity { osd, rotational, iops_thousandths: (iops * 1000.0) as u64 };
