@@ -458,7 +458,7 @@ fn settings(options: &ConfigValues) -> MgrSettings {
         object_skew: options.f64("mon_pg_warn_max_object_skew"),
         skewed_from: (options.i64("mon_pg_warn_min_pool_objects"), options.i64("mon_pg_warn_min_objects")),
         slow_ping_us: OsdPing::slow_from_us(options.f64("mon_warn_on_slow_ping_time"), options.f64("mon_warn_on_slow_ping_ratio"), grace),
-        // As upstream: one lost heartbeat after the other.
+        // Upstream counts the grace in minutes here.
         pings_valid: grace * 60,
         reporter_level: options.str("mon_osd_reporter_subtree_level").to_owned(),
         scrub_late_s: late("osd_scrub_max_interval", "mon_warn_pg_not_scrubbed_ratio"),
