@@ -235,18 +235,18 @@ impl Osd {
             "version" => render(json!({"version": self.short_version(), "release": "pacific", "release_type": "stable"})),
             "help" => render(self.commands.table.help()),
             "git_version" => render(json!({"git_version": self.version().split(['(', ')']).nth(1).unwrap_or_default()})),
-            "perf dump" => text(self.print_perf(disk, admin::perf::dump, &args, pretty)),
-            "perf schema" => text(self.print_perf(disk, admin::perf::schema, &args, pretty)),
-            "perf histogram dump" => text(self.print_perf(disk, admin::perf::histogram_dump, &args, pretty)),
-            "perf histogram schema" => text(self.print_perf(disk, admin::perf::histogram_schema, &args, pretty)),
-            "perf reset" => render(self.perf_reset(disk, args.require("var")?)),
+            "perf dump" => text(self.print_perf(now.mono, disk, admin::perf::dump, &args, pretty)),
+            "perf schema" => text(self.print_perf(now.mono, disk, admin::perf::schema, &args, pretty)),
+            "perf histogram dump" => text(self.print_perf(now.mono, disk, admin::perf::histogram_dump, &args, pretty)),
+            "perf histogram schema" => text(self.print_perf(now.mono, disk, admin::perf::histogram_schema, &args, pretty)),
+            "perf reset" => render(self.perf_reset(now.mono, disk, args.require("var")?)),
             "dump_mempools" => render(self.dump_mempools(disk)),
             "cache status" => render(self.cache_status(disk)),
             "cache drop" => {
                 disk.drop_caches();
                 Ok(Some(Reply::default()))
             }
-            "dump_objectstore_kv_stats" => text(self.print_kv(disk, pretty)),
+            "dump_objectstore_kv_stats" => text(self.print_kv(now.mono, disk, pretty)),
             "dump_pg_recovery_stats" => {
                 Err(CommandError::new(Errno::EOPNOTSUPP, "how often and how long PGs were in which state is not counted in Cuttlebone"))
             }

@@ -188,6 +188,8 @@ pub(crate) struct Shared {
     pub felt: crate::felt::Felt,
     /// An I/O of our disk takes so long that what is on its way to others has to be much for it to be read in large pieces.
     pub disk_is_slow: bool,
+    /// So does one of ours, or of another OSD, on the way of objects that move.
+    pub way_is_slow: bool,
     /// What each class of work is promised of the device's time.
     pub shares: [Share; 3],
     /// A PG that waits to be merged is clean.
@@ -288,24 +290,30 @@ impl Shared {
     }
 
     /// True if no client has asked for anything lately.
-    fn is_alone(&self, now: Mono) -> bool {
+    pub fn is_alone(&self, now: Mono) -> bool {
         now - self.client_seen > CLIENTS_GONE
     }
 
-    /// How long an object may be on its way, and how many may be at most.
-    fn recovery_bounds(&self, now: Mono) -> (Duration, usize) {
-        match (self.is_alone(now), self.disk_is_slow) {
+    /// How long an object may be on its way, and how many may be at most whatever the way.
+    fn recovery_limits(&self, now: Mono) -> (Duration, usize) {
+        match (self.is_alone(now), self.way_is_slow) {
             (true, _) => (ARRIVES_ALONE, self.recovery_max_alone),
             (false, true) => (self.felt.target(), self.recovery_max_alone),
             (false, false) => (self.felt.target(), self.recovery_max),
         }
     }
 
+    /// How long an object may be on its way, and how many may be now.
+    pub fn recovery_bounds(&self, now: Mono) -> (Duration, usize) {
+        let (within, max) = self.recovery_limits(now);
+        let max = if self.squeezed { 1 } else { max };
+        (within, max.min(self.recovery_flow.window()))
+    }
+
     /// True if one more object may be on its way.
     pub fn recovery_has_room(&self, now: Mono) -> bool {
         let (_, max) = self.recovery_bounds(now);
-        let max = if self.squeezed { 1 } else { max };
-        self.recovery_active < max.min(self.recovery_flow.window()) && self.recovery_bytes < RECOVERY_BYTES && self.recovery_pace.may_start()
+        self.recovery_active < max && self.recovery_bytes < RECOVERY_BYTES && self.recovery_pace.may_start()
     }
 
     pub fn recovery_takes_off(&mut self, bytes: u64) {
@@ -316,7 +324,7 @@ impl Shared {
 
     /// An object that left at `since`, in so many parts one after the other, has arrived.
     pub fn recovery_arrived(&mut self, now: Mono, since: Mono, parts: u32) {
-        let (target, max) = self.recovery_bounds(now);
+        let (target, max) = self.recovery_limits(now);
         self.recovery_flow.arrived(now, since, target * parts, self.recovery_active, max);
     }
 

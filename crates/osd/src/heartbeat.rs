@@ -57,6 +57,8 @@ struct PeerHealth {
     pings: Pings,
     /// It was asked, and if it has answered, it has promised something.
     asked: bool,
+    /// What it says of its disk.
+    disk_is_slow: bool,
 }
 
 /// The same of the public network, where that is another one.
@@ -115,7 +117,7 @@ impl Heartbeats {
                 let front = has_front(&sh.map, *osd).then(|| Front { heard: cx.now.mono, pings: Pings::default() });
                 let health = match self.peers.remove(osd) {
                     Some(known) if known.up_from == up_from => known,
-                    _ => PeerHealth { up_from, heard: cx.now.mono, front, reported: None, pings: Pings::default(), asked: false },
+                    _ => PeerHealth { up_from, heard: cx.now.mono, front, reported: None, pings: Pings::default(), asked: false, disk_is_slow: false },
                 };
                 peers.insert(*osd, health);
             }
@@ -128,6 +130,9 @@ impl Heartbeats {
     /// A question, or the answer to ours.
     pub fn handle(&mut self, cx: &mut Cx<'_>, m: OsdHeartbeat) {
         cx.sh.spaces.note(m.osd, m.space);
+        if let Some(peer) = self.peers.get_mut(&m.osd) {
+            peer.disk_is_slow = m.disk_is_slow;
+        }
         if m.epoch < cx.sh.map.epoch && !m.is_reply {
             self.behind.push((m.osd, m.epoch));
         }
@@ -136,7 +141,8 @@ impl Heartbeats {
             // Out of the map our word is worth nothing: after a crash we may know less of it than we once did.
             let given = if cx.sh.booted { cx.sh.leases.give(cx.now.mono, m.osd, lasts) } else { Duration::ZERO };
             let lease_ms = given.as_millis() as u32;
-            let reply = OsdHeartbeat { osd: me, epoch: cx.sh.map.epoch, is_reply: true, space: cx.own_space(), lease_ms, ..m };
+            let (space, disk_is_slow) = (cx.own_space(), cx.sh.disk_is_slow);
+            let reply = OsdHeartbeat { osd: me, epoch: cx.sh.map.epoch, is_reply: true, space, lease_ms, disk_is_slow, ..m };
             cx.send(Peer::Osd(m.osd), 0, reply, Durable::Now);
             // It may have come into the map since it promised nothing.
             return self.ask(cx, |peer| !peer.asked);
@@ -218,12 +224,18 @@ impl Heartbeats {
                 mono_ns: cx.now.mono.0,
                 space,
                 lease_ms,
+                disk_is_slow: cx.sh.disk_is_slow,
             };
             cx.send(Peer::Osd(*osd), 0, ask, Durable::Now);
             if peer.front.is_some() {
                 cx.send(Peer::Front(*osd), 0, OsdPing { is_reply: false, mono_ns: cx.now.mono.0 }, Durable::Now);
             }
         }
+    }
+
+    /// Those whose disk is slow, as they say.
+    pub fn slow_disks(&self) -> impl Iterator<Item = OsdId> {
+        self.peers.iter().filter(|(_, peer)| peer.disk_is_slow).map(|(osd, _)| *osd)
     }
 
     /// Who is asked.

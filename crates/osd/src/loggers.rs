@@ -9,6 +9,8 @@ use crate::perf::DevicePerf;
 use admin::Args;
 use admin::perf::{PerfCounters, Print, prio};
 use serde_json::{Map, Value, json};
+use std::time::Duration;
+use types::Mono;
 
 admin::counters! {
     Messenger MESSENGER_SPECS:
@@ -24,6 +26,16 @@ admin::counters! {
     Throttle THROTTLE_SPECS:
     Val "val" Gauge "What is taken of it now", nick("", prio::DEBUG);
     Max "max" Gauge "What may be taken at most", nick("", prio::DEBUG);
+}
+
+admin::counters! {
+    Recovery RECOVERY_SPECS:
+    Active "objects_active" Gauge "Objects on their way to or from placement groups that this OSD leads";
+    Most "objects_max" Gauge "As many as may be at once: fewer while they take longer than arrive_within_us";
+    Within "arrive_within_us" Gauge "Microseconds that an object should take at most: less while clients wait for longer than client_goal_us";
+    Goal "client_goal_us" Gauge "Microseconds within which 99 of 100 requests of clients are to be answered meanwhile";
+    Alone "without_clients" Gauge "1 while no client asks for anything: then recovery need not mind them";
+    SlowWay "slow_way" Gauge "1 if a disk is slow on which objects lie that move, or are to lie";
 }
 
 /// What the daemon's messenger has done since it began.
@@ -43,6 +55,7 @@ pub(crate) struct Loggers {
     messenger: PerfCounters,
     client_bytes: PerfCounters,
     client_messages: PerfCounters,
+    recovery: PerfCounters,
 }
 
 impl Default for Loggers {
@@ -52,6 +65,7 @@ impl Default for Loggers {
             messenger: PerfCounters::new("AsyncMessenger::Worker-0", MESSENGER_SPECS),
             client_bytes: PerfCounters::new("throttle-osd_client_bytes", THROTTLE_SPECS),
             client_messages: PerfCounters::new("throttle-osd_client_messages", THROTTLE_SPECS),
+            recovery: PerfCounters::new("recovery", RECOVERY_SPECS),
         }
     }
 }
@@ -105,30 +119,41 @@ impl Osd {
     }
 
     /// All loggers, as of now.
-    fn loggers<'a>(&'a mut self, disk: &'a mut dyn Disk) -> Vec<&'a mut PerfCounters> {
+    fn loggers<'a>(&'a mut self, now: Mono, disk: &'a mut dyn Disk) -> Vec<&'a mut PerfCounters> {
         let (bytes, requests) = self.intake.taken();
         let l = &mut self.loggers;
+        let (within, most) = self.sh.recovery_bounds(now);
+        let us = |time: Duration| time.as_micros() as u64;
+        let figures = [
+            (Recovery::Active, self.sh.recovery_active as u64),
+            (Recovery::Most, most as u64),
+            (Recovery::Within, us(within)),
+            (Recovery::Goal, us(self.sh.felt.goal())),
+            (Recovery::Alone, self.sh.is_alone(now).into()),
+            (Recovery::SlowWay, self.sh.way_is_slow.into()),
+        ];
+        figures.into_iter().for_each(|(index, figure)| l.recovery.set(index as usize, figure));
         for (logger, val, max) in [(&mut l.client_bytes, bytes, self.intake.bytes_max), (&mut l.client_messages, requests, self.intake.requests_max)] {
             logger.set(Throttle::Val as usize, val);
             logger.set(Throttle::Max as usize, max);
         }
         self.sh.device_perf.set(disk.device(), &disk.device_use());
         let DevicePerf { device, queue } = &mut self.sh.device_perf;
-        let mut all = vec![&mut self.sh.perf.0, device, queue, &mut l.messenger, &mut l.client_bytes, &mut l.client_messages];
+        let mut all = vec![&mut self.sh.perf.0, device, queue, &mut l.messenger, &mut l.client_bytes, &mut l.client_messages, &mut l.recovery];
         all.extend(disk.perf());
         all
     }
 
     /// `perf dump` and its relatives.
-    pub(crate) fn print_perf(&mut self, disk: &mut dyn Disk, print: Print, args: &Args, pretty: bool) -> String {
-        let loggers = self.loggers(disk);
+    pub(crate) fn print_perf(&mut self, now: Mono, disk: &mut dyn Disk, print: Print, args: &Args, pretty: bool) -> String {
+        let loggers = self.loggers(now, disk);
         let loggers: Vec<&PerfCounters> = loggers.iter().map(|l| &**l).collect();
         print(&loggers, args.str("logger"), args.str("counter"), pretty)
     }
 
     /// `dump_objectstore_kv_stats`: the database's loggers alone.
-    pub(crate) fn print_kv(&mut self, disk: &mut dyn Disk, pretty: bool) -> String {
-        let loggers = self.loggers(disk);
+    pub(crate) fn print_kv(&mut self, now: Mono, disk: &mut dyn Disk, pretty: bool) -> String {
+        let loggers = self.loggers(now, disk);
         let of_kv: Vec<&PerfCounters> = loggers.iter().map(|l| &**l).filter(|l| matches!(l.name(), "rocksdb" | "bluefs")).collect();
         admin::perf::dump(&of_kv, None, None, pretty)
     }
@@ -141,8 +166,8 @@ impl Osd {
     }
 
     /// Zeroes the counters of the logger `name`, or of all. One that there is not is told of as stock does: without an errno.
-    pub(crate) fn perf_reset(&mut self, disk: &mut dyn Disk, name: &str) -> Value {
-        let loggers = self.loggers(disk);
+    pub(crate) fn perf_reset(&mut self, now: Mono, disk: &mut dyn Disk, name: &str) -> Value {
+        let loggers = self.loggers(now, disk);
         let mut meant: Vec<_> = loggers.into_iter().filter(|logger| name == "all" || name == logger.name()).collect();
         if meant.is_empty() {
             return json!({"error": format!("Not find: {name}")});

@@ -156,6 +156,7 @@ impl Osd {
             recovery_flow: Default::default(),
             felt: Default::default(),
             disk_is_slow: false,
+            way_is_slow: false,
             shares: crate::shares::shares(&commands.config),
             recovery_freed: false,
             removals: Default::default(),

@@ -179,7 +179,8 @@ impl Osd {
         }
         self.look_at_device(now, disk, fx);
         let denied = self.promise.is_denied(now.mono, disk, self.sh.shares[Class::Recovery as usize].reservation);
-        self.sh.felt.set_slow(self.sh.disk_is_slow);
+        self.sh.way_is_slow = self.sh.disk_is_slow || self.moves_by_slow_disks();
+        self.sh.felt.set_slow(self.sh.way_is_slow);
         self.sh.felt.look(now.mono, self.sh.recovery_active > 0, denied);
         self.configure_store(disk);
         self.tell_memory(now, disk, fx);
@@ -228,6 +229,14 @@ impl Osd {
         if let Some(why) = self.memory.wanted.complaint() {
             Cx { now, disk, sh: &mut self.sh, fx }.clog(LogPrio::WARN, why);
         }
+    }
+
+    /// Whether objects of a PG of ours are on their way, or wait to be, and one of its OSDs says that its disk is slow. Who came back with nothing to tell of its own
+    /// disk would else wait for one object at a time.
+    fn moves_by_slow_disks(&self) -> bool {
+        let slow: Vec<OsdId> = self.heartbeats.slow_disks().collect();
+        let mut ours = self.pgs.values().filter(|pg| pg.is_primary(self.sh.whoami) && pg.is_moving());
+        !slow.is_empty() && ours.any(|pg| slow.iter().any(|osd| pg.walk.mapping.involves(*osd)))
     }
 
     /// What the device can do, for monitors and the queue before it.

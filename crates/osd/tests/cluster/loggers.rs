@@ -107,6 +107,33 @@ fn what_a_primary_lacks_all_who_have_it_give() {
 }
 
 #[test]
+fn who_moves_objects_beside_a_slow_disk_is_patient() {
+    for slow in [false, true] {
+        let mut c = Cluster::with_options(1811, 3, 1, &[("osd_recovery_sleep", "0.2")]);
+        c.settle();
+        let [primary, other, away] = c.map.pg_to_up_acting(c.pgs()[0]).acting[..] else { panic!() };
+        if slow {
+            ask(&mut c, other, "config set", json!({"var": "osd_mclock_max_capacity_iops_ssd", "val": ["75"]})).unwrap();
+        }
+        c.crash(away);
+        c.run_for(Duration::from_secs(10));
+        (0..40).for_each(|n| assert_eq!(c.write(&format!("o{n}"), append("x")).result, 0));
+        c.start(away);
+        c.until_state(c.pgs()[0], "recovering");
+        c.run_for(Duration::from_secs(3));
+        // A client, or nobody would have to be minded.
+        assert_eq!(c.write("o0", append("y")).result, 0);
+        let shown = perf(&mut c, primary)["recovery"].clone();
+        let (way, within) = if slow { (1, 100_000) } else { (0, 5_000) };
+        assert_eq!([&shown["slow_way"], &shown["arrive_within_us"], &shown["without_clients"]], [way, within, 0], "{shown}");
+        assert!(!c.is_clean() && shown["objects_max"].as_u64() > Some(0), "{shown}");
+        c.settle();
+        let shown = perf(&mut c, primary)["recovery"].clone();
+        assert_eq!([&shown["slow_way"], &shown["objects_active"]], [0, 0], "{shown}");
+    }
+}
+
+#[test]
 fn memory_is_told_in_stock_s_pools() {
     let (mut c, primary, _) = cluster(1801);
     assert_eq!(c.write("o", append("x")).result, 0);

@@ -57,7 +57,7 @@ message! {
 }
 message! {
     /// Are you there? Yes.
-    OsdHeartbeat = 0x7103, v 3, c 3, p 196 {
+    OsdHeartbeat = 0x7103, v 4, c 3, p 196 {
         osd: OsdId,
         epoch: Epoch,
         is_reply: bool,
@@ -70,6 +70,8 @@ message! {
         /// How long the asker may count on nothing being started without it, from when it asked, in milliseconds: what it asks
         /// for, what it gets.
         lease_ms: u32,
+        /// I/Os of the sender's disk take milliseconds each: who moves objects there or from there has to be patient.
+        disk_is_slow: bool = since 4,
     }
 }
 message! {
