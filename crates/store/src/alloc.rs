@@ -79,6 +79,11 @@ impl Allocator {
         true
     }
 
+    /// Takes particular blocks, all of which are the device's; runs of those that were taken are shown.
+    pub fn mark_run(&mut self, first: u64, count: u64, mut taken: impl FnMut(u64, u64)) {
+        neighbours((first..first + count).filter(|block| !self.mark(*block))).for_each(|(first, count)| taken(first, count));
+    }
+
     /// True if the block is taken (or none of the device's).
     pub fn is_used(&self, block: u64) -> bool {
         let (word, bit) = place(block);
@@ -214,6 +219,20 @@ impl Allocator {
         }
         end
     }
+}
+
+/// Runs of blocks that follow each other, as (first, count).
+pub(crate) fn neighbours(blocks: impl Iterator<Item = u64>) -> impl Iterator<Item = (u64, u64)> {
+    let mut blocks = blocks.peekable();
+    std::iter::from_fn(move || {
+        let first = blocks.next()?;
+        // A damaged record may say any number.
+        let mut end = first.saturating_add(1);
+        while blocks.next_if_eq(&end).is_some() {
+            end = end.saturating_add(1);
+        }
+        Some((first, end - first))
+    })
 }
 
 fn place(block: u64) -> (usize, u64) {

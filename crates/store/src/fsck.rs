@@ -5,9 +5,10 @@ use crate::mount::for_each;
 use crate::onode::{BLOCK, Block, Onode, SEG_BLOCKS, Segment};
 use crate::packed::Packed;
 use crate::plan::belongs;
+use crate::shared::Shared;
 use crate::*;
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use types::{HObject, ShardPgId};
 
@@ -97,7 +98,7 @@ struct Fsck {
     owners: BTreeMap<u64, Owner>,
     /// Compressed runs by first block, and one object's (nid, logical block) in each.
     runs: BTreeMap<u64, (Arc<Packed>, u64, u64)>,
-    shared: BTreeSet<u64>,
+    shared: Shared,
     deferred: BTreeMap<u64, Bytes>,
 }
 
@@ -225,7 +226,8 @@ impl Fsck {
         match self.owners.insert(phys, owner) {
             None => {}
             Some(other) if (other.block, other.run) == (owner.block, owner.run) => {
-                self.report.shared_blocks += u64::from(self.shared.insert(phys));
+                self.report.shared_blocks += u64::from(!self.shared.contains(phys));
+                self.shared.add(phys, 1);
             }
             Some(_) => self.error(FsckError::Overlap(phys)),
         }

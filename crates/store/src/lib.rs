@@ -38,6 +38,7 @@ mod plan;
 mod profile;
 mod queue;
 mod read;
+mod shared;
 mod store;
 mod txc;
 mod txn;

@@ -1,6 +1,6 @@
 //! Making a store, and opening one.
 
-use crate::alloc::Allocator;
+use crate::alloc::{Allocator, neighbours};
 use crate::block_cache::BlockCache;
 use crate::onode_cache::OnodeCache;
 use crate::deferred::{Deferred, Record};
@@ -8,6 +8,7 @@ use crate::names::Names;
 use crate::onode::{BLOCK, Onode, SEG_BLOCKS, Segment};
 use crate::packed::Packed;
 use crate::queue::DeviceQueue;
+use crate::shared::Shared;
 use crate::store::{ById, Typical};
 use crate::unpack::CompressedOf;
 use crate::verified::Verified;
@@ -184,7 +185,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 /// What mount collects.
 struct MountScan {
     alloc: Allocator,
-    shared: ById<u32>,
+    shared: Shared,
     compressed: CompressedOf,
     /// Pools of objects of several segments with something compressed, by nid.
     packed: BTreeMap<u64, PoolId>,
@@ -199,7 +200,7 @@ impl MountScan {
     fn new(blocks: u64) -> Self {
         MountScan {
             alloc: Allocator::new(blocks),
-            shared: ById::default(),
+            shared: Shared::default(),
             compressed: CompressedOf::default(),
             packed: BTreeMap::new(),
             colls: BTreeMap::new(),
@@ -250,13 +251,11 @@ impl MountScan {
         } else if seg.runs().next().is_some() {
             return Err(corrupt(key, DecodeError::Invalid("a compressed run of an object that has none")));
         }
-        for b in seg.on_device() {
-            if b.phys >= self.alloc.blocks() {
+        for (first, count) in neighbours(seg.on_device().map(|b| b.phys)) {
+            if first + count > self.alloc.blocks() {
                 return Err(MountError::BadExtent(key.clone()));
             }
-            if !self.alloc.mark(b.phys) {
-                *self.shared.entry(b.phys).or_insert(0) += 1;
-            }
+            self.alloc.mark_run(first, count, |first, count| self.shared.add(first, count));
         }
         Ok(())
     }

@@ -22,6 +22,8 @@ const FLAG_OMAP: u64 = 1;
 const FLAG_HINT: u64 = 2;
 /// Some of its blocks may be compressed.
 const FLAG_PACKED: u64 = 4;
+/// Bytes that a run takes beside its checksums, on devices of up to 128 TiB.
+const RUN_HEAD: usize = 6;
 
 /// Where a logical block is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -155,27 +157,15 @@ impl Segment {
         if self.is_extended() {
             return self.encode_extended(out);
         }
-        let run = |from: usize| {
-            let first = self.blocks[from].phys;
-            let same = |i: usize| match first {
-                0 => self.blocks[i].phys == 0,
-                _ => self.blocks[i].phys == first + (i - from) as u64,
-            };
-            (from..self.blocks.len()).take_while(|&i| same(i)).count()
-        };
-        let mut starts = Vec::new();
-        let mut at = 0;
-        while at < self.blocks.len() {
-            let n = run(at);
-            starts.push((at, n));
-            at += n;
-        }
-        put_varint(out, starts.len() as u64);
-        for (at, n) in starts {
-            put_varint(out, n as u64);
-            put_varint(out, self.blocks[at].phys);
-            if self.blocks[at].phys != 0 {
-                self.blocks[at..at + n].iter().for_each(|b| out.extend_from_slice(&b.crc.to_le_bytes()));
+        let goes_on = |a: &Block, b: &Block| b.phys == if a.phys == 0 { 0 } else { a.phys + 1 };
+        let count = self.blocks.chunk_by(goes_on).count();
+        out.reserve(1 + RUN_HEAD * count + 4 * self.blocks.len());
+        put_varint(out, count as u64);
+        for run in self.blocks.chunk_by(goes_on) {
+            put_varint(out, run.len() as u64);
+            put_varint(out, run[0].phys);
+            if run[0].phys != 0 {
+                run.iter().for_each(|b| out.extend_from_slice(&b.crc.to_le_bytes()));
             }
         }
     }
@@ -217,7 +207,10 @@ impl Segment {
             if n > SEG_BLOCKS - blocks.len() as u64 {
                 return Err(DecodeError::Invalid("segment: run length"));
             }
-            blocks.reserve_exact(n as usize);
+            // Most segments are one run; in one of many each would move all before it.
+            if blocks.is_empty() {
+                blocks.reserve_exact(n as usize);
+            }
             for i in 0..n {
                 blocks.push(match phys {
                     0 => Block::default(),
@@ -225,6 +218,7 @@ impl Segment {
                 });
             }
         }
+        blocks.shrink_to_fit();
         let mut seg = Segment { blocks, ..Segment::default() };
         if !runs.is_empty() {
             if runs.iter().any(|run| seg.count_in(run.head()) == 0) {
@@ -237,7 +231,7 @@ impl Segment {
 
     /// The value of an `X` key.
     pub fn to_value(&self) -> Bytes {
-        let mut out = Vec::with_capacity(8 + 5 * self.blocks.len());
+        let mut out = Vec::new();
         self.encode(&mut out);
         out.into()
     }

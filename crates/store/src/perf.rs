@@ -212,7 +212,7 @@ pub struct StoreMemory {
     pub deferred: (u64, u64),
     /// Writes on their way to the device.
     pub writing: (u64, u64),
-    /// What the allocator knows of the device.
+    /// What is known of the device's blocks: which are free, and how many objects refer to each.
     pub alloc: (u64, u64),
 }
 
@@ -220,13 +220,14 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// What is in memory.
     pub fn memory(&self) -> StoreMemory {
         let transactions = self.txcs.len() as u64;
+        let shared = self.shared.held();
         StoreMemory {
             onodes: self.onodes.held(),
             data: self.cache.held(),
             transactions: (transactions, transactions * size_of::<Txc>() as u64),
             deferred: (self.deferred.blocks.len() as u64, self.deferred.blocks.len() as u64 * onode::BLOCK),
             writing: (self.direct.len() as u64, self.direct.values().map(|list| list.len() as u64).sum()),
-            alloc: (1, self.alloc.blocks() / 8),
+            alloc: (1 + shared.0, self.alloc.blocks() / 8 + shared.1),
         }
     }
 

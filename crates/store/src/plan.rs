@@ -391,7 +391,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         dst.attrs = src.attrs.clone();
         dst.segs = src.segs.clone();
         dst.dirty_segs = dst.segs.iter().map(|(seg, _)| seg).collect();
-        dst.segs.iter().flat_map(|(_, s)| s.on_device()).for_each(|b| self.share(b.phys));
+        self.share(dst.segs.iter().flat_map(|(_, s)| s.on_device()).map(|b| b.phys));
         self.compressed.blocks_come(txc.coll.pg.pool, dst.segs.iter().map(|(_, s)| s.packed_blocks()).sum());
         if src.has_omap {
             txc.changes.push(Change::CopyOmap { from: src.nid, to: dst.nid });
@@ -434,7 +434,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             let (block, pend) = self.mapping(&mut slots[from].onode, lblk)?;
             let run = if block.at == 0 { None } else { Some(self.run_of(&mut slots[from].onode, lblk, block)?) };
             match &run {
-                None => self.share(block.phys),
+                None => self.share([block.phys]),
                 Some(run) => self.share_run(run),
             }
             source.push((block, pend, run));
@@ -452,7 +452,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 if let Some(run) = run {
                     self.set_packed(txc, o, lblk, &run, block.at - 1)?;
                 } else {
-                    self.share(block.phys);
+                    self.share([block.phys]);
                     self.set_block(txc, o, lblk, block, pend)?;
                 }
             } else {

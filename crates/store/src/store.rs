@@ -12,6 +12,7 @@ use crate::perf::StorePerf;
 use crate::place::Placing;
 use crate::queue::{DeviceQueue, Joined};
 use crate::read::ReadOp;
+use crate::shared::Shared;
 use crate::txc::{Pend, Txc, TxcState};
 use crate::unpack::{CompressedOf, Unpack};
 use crate::verified::Verified;
@@ -49,8 +50,7 @@ pub struct Store<D, K> {
 
     // Space and names.
     pub(crate) alloc: Allocator,
-    /// How many objects beyond the first refer to a block.
-    pub(crate) shared: ById<u32>,
+    pub(crate) shared: Shared,
     pub(crate) compressed: CompressedOf,
     pub(crate) colls: BTreeMap<ShardPgId, u32>,
     pub(crate) onodes: OnodeCache,

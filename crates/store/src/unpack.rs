@@ -213,12 +213,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// One segment more refers to a run.
     pub(crate) fn share_run(&mut self, run: &Packed) {
-        run.blocks.iter().for_each(|b| self.share(b.phys));
+        self.share(run.blocks.iter().map(|b| b.phys));
     }
 
     /// One segment less refers to it.
     pub(crate) fn free_run(&mut self, txc: &mut Txc, run: &Packed) {
-        if !self.shared.contains_key(&run.head()) {
+        if !self.shared.contains(run.head()) {
             self.compressed.run(txc.coll.pg.pool, run, false);
         }
         run.blocks.iter().for_each(|b| self.free(txc, b.phys));
@@ -237,7 +237,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
         for seg_no in o.dirty_segs.clone() {
             let Some(seg) = o.segs.get(seg_no) else { continue };
-            let sparse = |run: &&Arc<Packed>| seg.count_in(run.head()) < run.blocks.len() && !self.shared.contains_key(&run.head());
+            let sparse = |run: &&Arc<Packed>| seg.count_in(run.head()) < run.blocks.len() && !self.shared.contains(run.head());
             let runs: Vec<Arc<Packed>> = seg.runs().filter(sparse).cloned().collect();
             for run in runs {
                 let Some(seg) = o.segs.get(seg_no) else { continue };

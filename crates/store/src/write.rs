@@ -1,5 +1,6 @@
 //! Data of a transaction is assigned to blocks: straight to free space, or through the log.
 
+use crate::alloc::neighbours;
 use crate::buf::{Cutter, zeros};
 use crate::csum::{Csum, blocks_of};
 use crate::onode::{BLOCK, Block, Onode, PendCell, SEG_BLOCKS};
@@ -174,7 +175,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         merge: bool,
     ) -> Result<(), Errno> {
         let (old, pend) = self.mapping(o, lblk)?;
-        let in_place = old.phys != 0 && old.at == 0 && !self.shared.contains_key(&old.phys);
+        let in_place = old.phys != 0 && old.at == 0 && !self.shared.contains(old.phys);
         if merge && old.phys != 0 {
             let from = if old.at == 0 {
                 self.source(old, pend)
@@ -243,7 +244,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         txc.extended |= new.csum != Csum::Crc32c;
         if old.at != 0 {
             self.left_run(txc, o, seg_no, old)?;
-        } else if old.phys != 0 && (old.phys != new.phys || self.shared.contains_key(&old.phys)) {
+        } else if old.phys != 0 && (old.phys != new.phys || self.shared.contains(old.phys)) {
             // A block cloned onto itself has been counted once too often; one written in place is not shared.
             self.free(txc, old.phys);
         }
@@ -253,23 +254,17 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         Ok(())
     }
 
-    /// One object more refers to the block.
-    pub(crate) fn share(&mut self, phys: u64) {
-        if phys != 0 {
-            *self.shared.entry(phys).or_insert(0) += 1;
-        }
+    /// One object more refers to each of these blocks, holes excepted.
+    pub(crate) fn share(&mut self, blocks: impl IntoIterator<Item = u64>) {
+        let blocks = blocks.into_iter().filter(|phys| *phys != 0);
+        neighbours(blocks).for_each(|(first, count)| self.shared.add(first, count));
     }
 
     /// One object less refers to the block; the last one's going frees it when the transaction is durable.
     pub(crate) fn free(&mut self, txc: &mut Txc, phys: u64) {
-        if let Some(n) = self.shared.get_mut(&phys) {
-            *n -= 1;
-            if *n == 0 {
-                self.shared.remove(&phys);
-            }
-            return;
+        if !self.shared.remove(phys) {
+            txc.freed.push(phys);
         }
-        txc.freed.push(phys);
     }
 
     /// Where the content of a block can be had.
