@@ -307,7 +307,7 @@ fn node_config(
         crush_location: crush_location(config),
         limits: osd::ops::Limits::default(),
         memory: crate::memory::of_host(),
-        log_entries_max: 500,
+        log_entries_max: 250,
         options: Some(options),
     };
     Ok(OsdNodeConfig { osd, mon })
