@@ -199,7 +199,7 @@ def spill(m, objects):
     small = os.path.join(m.disks, "small")
     osd = made(m, "--data", m.disks + "/data5", "--size", "2G", "--db", small, "--db-size", "90M", "--device-class", CLASS)
     m.client.ceph("osd", "out", "3")
-    until(lambda: m.client.json("pg", "ls-by-osd", osd)["pg_stats"] and not m.client.json("pg", "ls-by-osd", "3").get("pg_stats"), "everything on osd.%s" % osd, 60)
+    until(lambda: m.client.json("pg", "ls-by-osd", osd).get("pg_stats") and not m.client.json("pg", "ls-by-osd", "3").get("pg_stats"), "everything on osd.%s" % osd, 60)
     # What the monitors say counts from the next start on.
     until(lambda: "level0" in open(m.home(osd) + "/told.json").read(), "the options are kept", 10)
     m.stop(osd)
