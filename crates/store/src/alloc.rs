@@ -5,22 +5,15 @@
 //! each in their own place, so that small blocks gather and large runs stay whole.
 //! Upstream: src/os/bluestore/BitmapAllocator.h, and src/os/bluestore/Allocator.h for the questions it must answer.
 
+use crate::bits::Bits;
+
 const REGION: u64 = 32768;
 const WORDS: usize = REGION as usize / 64;
 /// Requests of at least this many blocks search runs.
 const LARGE: u64 = 16;
 
 /// A region's blocks; a set bit is free.
-enum Region {
-    Free,
-    Used,
-    Mixed(Box<Bits>),
-}
-
-struct Bits {
-    free: u32,
-    words: [u64; WORDS],
-}
+type Region = Bits<WORDS>;
 
 pub(crate) struct Allocator {
     regions: Vec<Region>,
@@ -34,7 +27,7 @@ pub(crate) struct Allocator {
 impl Allocator {
     /// All of `blocks` free but block 0, which is the label and stands for "hole".
     pub fn new(blocks: u64) -> Self {
-        let regions = (0..blocks.div_ceil(REGION)).map(|_| Region::Free).collect();
+        let regions = (0..blocks.div_ceil(REGION)).map(|_| Region::Set).collect();
         let mut a = Allocator { regions, blocks, free: blocks.next_multiple_of(REGION), small_at: 0, large_at: 0 };
         for b in blocks..blocks.next_multiple_of(REGION) {
             a.mark(b);
@@ -58,23 +51,10 @@ impl Allocator {
     pub fn mark(&mut self, block: u64) -> bool {
         let Some(region) = self.regions.get_mut((block / REGION) as usize) else { return false };
         let (word, bit) = place(block);
-        let bits = match region {
-            Region::Used => return false,
-            Region::Free => {
-                *region = Region::Mixed(Box::new(Bits { free: REGION as u32, words: [u64::MAX; WORDS] }));
-                let Region::Mixed(bits) = region else { unreachable!() };
-                bits
-            }
-            Region::Mixed(bits) => bits,
-        };
-        if bits.words[word] & bit == 0 {
+        if region.word(word) & bit == 0 {
             return false;
         }
-        bits.words[word] &= !bit;
-        bits.free -= 1;
-        if bits.free == 0 {
-            *region = Region::Used;
-        }
+        region.flip(word, bit);
         self.free -= 1;
         true
     }
@@ -87,11 +67,7 @@ impl Allocator {
     /// True if the block is taken (or none of the device's).
     pub fn is_used(&self, block: u64) -> bool {
         let (word, bit) = place(block);
-        match self.regions.get((block / REGION) as usize) {
-            None | Some(Region::Used) => true,
-            Some(Region::Free) => false,
-            Some(Region::Mixed(bits)) => bits.words[word] & bit == 0,
-        }
+        self.regions.get((block / REGION) as usize).is_none_or(|region| region.word(word) & bit == 0)
     }
 
     /// The first free block from one on, or of all.
@@ -104,19 +80,8 @@ impl Allocator {
         assert!(block > 0 && block < self.blocks, "released block {block} is not on the device");
         let region = &mut self.regions[(block / REGION) as usize];
         let (word, bit) = place(block);
-        if let Region::Used = region {
-            *region = Region::Mixed(Box::new(Bits { free: 0, words: [0; WORDS] }));
-        }
-        match region {
-            Region::Mixed(bits) if bits.words[word] & bit == 0 => {
-                bits.words[word] |= bit;
-                bits.free += 1;
-                if u64::from(bits.free) == REGION {
-                    *region = Region::Free;
-                }
-            }
-            _ => panic!("block {block} is released twice"),
-        }
+        assert!(region.word(word) & bit == 0, "block {block} is released twice");
+        region.flip(word, bit);
         self.free += 1;
     }
 
@@ -197,8 +162,8 @@ impl Allocator {
         while at < end {
             let Some(region) = self.regions.get((at / REGION) as usize) else { return at.min(end) };
             let bits = match (region, free) {
-                (Region::Free, true) | (Region::Used, false) => return at,
-                (Region::Free, false) | (Region::Used, true) => {
+                (Region::Set, true) | (Region::Clear, false) => return at,
+                (Region::Set, false) | (Region::Clear, true) => {
                     at = (at / REGION + 1) * REGION;
                     continue;
                 }

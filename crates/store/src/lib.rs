@@ -11,6 +11,7 @@
 
 mod alloc;
 mod attrs;
+mod bits;
 mod block_cache;
 mod buf;
 mod budget;

@@ -5,56 +5,14 @@
 //! others, and 32 MB more each time the most that a block is shared by doubles. Counts are changed sixty-four at a time, as an adder does.
 //! Why not a map by block: snapshots of 100 GB took a gigabyte of memory.
 
+use crate::bits::{Bits, Words};
 use crate::store::ById;
 
 const REGION: u64 = 8192;
 const WORDS: usize = REGION as usize / 64;
 
 /// A digit of the counts of a region's blocks.
-enum Digit {
-    Clear,
-    Set,
-    Mixed(Box<Bits>),
-}
-
-struct Bits {
-    set: u32,
-    words: [u64; WORDS],
-}
-
-impl Digit {
-    fn word(&self, at: usize) -> u64 {
-        match self {
-            Digit::Clear => 0,
-            Digit::Set => u64::MAX,
-            Digit::Mixed(bits) => bits.words[at],
-        }
-    }
-
-    /// Inverts the bits of `flipped`.
-    fn flip(&mut self, at: usize, flipped: u64) {
-        if flipped == 0 {
-            return;
-        }
-        let whole = match self {
-            Digit::Clear => Some((0, 0)),
-            Digit::Set => Some((REGION as u32, u64::MAX)),
-            Digit::Mixed(_) => None,
-        };
-        if let Some((set, word)) = whole {
-            *self = Digit::Mixed(Box::new(Bits { set, words: [word; WORDS] }));
-        }
-        let Digit::Mixed(bits) = self else { unreachable!() };
-        let word = bits.words[at] ^ flipped;
-        bits.set = bits.set + word.count_ones() - bits.words[at].count_ones();
-        bits.words[at] = word;
-        match u64::from(bits.set) {
-            0 => *self = Digit::Clear,
-            REGION => *self = Digit::Set,
-            _ => {}
-        }
-    }
-}
+type Digit = Bits<WORDS>;
 
 #[derive(Default)]
 pub(crate) struct Shared {
@@ -114,7 +72,7 @@ impl Shared {
 
     /// Regions with shared blocks, and bytes of memory.
     pub fn held(&self) -> (u64, u64) {
-        let mixed = |digits: &Vec<Digit>| digits.iter().filter(|digit| matches!(digit, Digit::Mixed(_))).count() * size_of::<Bits>();
+        let mixed = |digits: &Vec<Digit>| digits.iter().filter(|digit| matches!(digit, Digit::Mixed(_))).count() * size_of::<Words<WORDS>>();
         let each = |digits: &Vec<Digit>| size_of::<(u64, Vec<Digit>)>() + digits.capacity() * size_of::<Digit>() + mixed(digits);
         (self.regions.len() as u64, self.regions.values().map(each).sum::<usize>() as u64)
     }
