@@ -246,7 +246,7 @@ impl Osd {
                 disk.drop_caches();
                 Ok(Some(Reply::default()))
             }
-            "dump_objectstore_kv_stats" => text(self.print_kv(now.mono, disk, pretty)),
+            "dump_objectstore_kv_stats" => text(self.print_kv(disk, pretty)),
             "dump_pg_recovery_stats" => {
                 Err(CommandError::new(Errno::EOPNOTSUPP, "how often and how long PGs were in which state is not counted in Cuttlebone"))
             }

@@ -152,8 +152,8 @@ impl Osd {
     }
 
     /// `dump_objectstore_kv_stats`: the database's loggers alone.
-    pub(crate) fn print_kv(&mut self, now: Mono, disk: &mut dyn Disk, pretty: bool) -> String {
-        let loggers = self.loggers(now, disk);
+    pub(crate) fn print_kv(&self, disk: &mut dyn Disk, pretty: bool) -> String {
+        let loggers = disk.perf();
         let of_kv: Vec<&PerfCounters> = loggers.iter().map(|l| &**l).filter(|l| matches!(l.name(), "rocksdb" | "bluefs")).collect();
         admin::perf::dump(&of_kv, None, None, pretty)
     }
