@@ -53,6 +53,8 @@ struct Recovery {
     left: VecDeque<(Mono, Left)>,
     /// Since when a primary has been at it without a pause.
     at_it: BTreeMap<OsdId, Mono>,
+    /// When a primary was last done.
+    one_done: Mono,
 }
 
 /// What is left to do.
@@ -128,7 +130,7 @@ impl Progress {
         let moving = pgs.pgs.values().any(|s| MOVING.iter().any(|m| s.state.has(*m)));
         match &mut self.recovery {
             None if moving && left.all.copies > 0.0 => {
-                self.recovery = Some(Recovery { started: now, most: left.all.sum(), left: [(now.mono, left)].into(), at_it: BTreeMap::new() });
+                self.recovery = Some(Recovery { started: now, most: left.all.sum(), left: [(now.mono, left)].into(), at_it: BTreeMap::new(), one_done: now.mono });
             }
             Some(r) if left.all.copies > 0.0 && moving => r.handle_tick(now.mono, left),
             Some(r) if left.all.copies == 0.0 => {
@@ -284,10 +286,18 @@ impl Recovery {
         for (primary, _) in left.of.iter().filter(|(_, (_, is_at_it))| *is_at_it) {
             self.at_it.entry(*primary).or_insert(now);
         }
+        if self.left.back().is_some_and(|(_, was)| was.of.keys().any(|primary| !left.of.contains_key(primary))) {
+            self.one_done = now;
+        }
         if self.left.back().is_none_or(|(at, was)| *was != left || now - *at >= STANDS_STILL) {
             self.left.push_back((now, left));
         }
-        let window = ((now - self.started.mono) / 2).clamp(WINDOW_MIN, WINDOW_MAX);
+        let mut window = ((now - self.started.mono) / 2).clamp(WINDOW_MIN, WINDOW_MAX);
+        // How quick the others are since one was done has been seen: what it did before is no part of their pace.
+        let since_done = now - self.one_done;
+        if since_done >= WINDOW_MIN.max(window / 4) {
+            window = window.min(since_done);
+        }
         while self.left.get(1).is_some_and(|(at, _)| now - *at >= window) {
             self.left.pop_front();
         }
