@@ -272,15 +272,20 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// Starts writing deferred blocks to their place, when there are enough to be worth a flush, or when what they hold is wanted.
     fn start_deferred_batch(&mut self) {
-        let enough = self.deferred.bytes >= self.config.deferred_batch_bytes.min(self.config.deferred_bytes_max);
-        if enough || self.holds_what_is_wanted() {
+        let enough = self.config.deferred_batch_bytes.min(self.config.deferred_bytes_max);
+        // One of which nothing is left to be written is over at once: no I/O will come to start the next.
+        while self.may_start_batch() && (self.deferred.bytes >= enough || self.holds_what_is_wanted()) {
             self.write_deferred();
         }
     }
 
+    fn may_start_batch(&self) -> bool {
+        self.poisoned.is_none() && self.deferred.batch.is_none() && self.deferred.has_committed()
+    }
+
     /// Starts writing deferred blocks that are durable in the log, if no batch is under way.
     pub fn write_deferred(&mut self) {
-        if self.poisoned.is_some() || self.deferred.batch.is_some() || !self.deferred.has_committed() {
+        if !self.may_start_batch() {
             return;
         }
         self.deferred.start_batch(self.config.deferred_batch_bytes, self.config.deferred_window_bytes);

@@ -460,13 +460,43 @@ fn a_collection_that_takes_another_over_comes_after_what_that_did_to_its_objects
 }
 
 #[test]
+fn a_batch_of_which_nothing_is_left_to_be_written_does_not_hold_up_the_next() {
+    let (mut d, _) = mounted(16 << 20, StoreConfig { deferred_batch_bytes: 1, ..StoreConfig::default() });
+    let log_only = |d: &mut Driver| {
+        d.settle();
+        while let Some((id, _)) = d.disk.pending().into_iter().find(|(_, io)| *io == MemIo::KvFlush) {
+            d.complete(id);
+            d.settle();
+        }
+    };
+    // The first is on its way to its place; the second goes while it waits, before the third.
+    for n in 1..=3 {
+        d.submit(write(&object(COLL, n), 0, vec![n as u8; 4096])).unwrap();
+        log_only(&mut d);
+        if n == 2 {
+            let mut t = Transaction::new(COLL);
+            t.remove(&object(COLL, n));
+            d.submit(t).unwrap();
+            log_only(&mut d);
+        }
+    }
+    for wanted in [MemIo::Write(4096), MemIo::DevFlush] {
+        let [(id, io)] = d.disk.pending()[..] else { panic!("{:?}", d.disk.pending()) };
+        assert_eq!(io, wanted);
+        d.complete(id);
+        d.settle();
+    }
+    assert!(d.disk.pending().iter().any(|(_, io)| *io == MemIo::Write(4096)), "{:?}", d.disk.pending());
+}
+
+#[test]
 fn who_reads_on_finds_what_lies_behind_in_memory_and_nobody_else_waits_for_it() {
     let config = StoreConfig { readahead_bytes: 32 << 10, ..StoreConfig::default() };
     let (mut d, mut rng) = mounted(16 << 20, config.clone());
     let obj = object(COLL, 1);
     let data: Vec<u8> = (0..200_000u32).map(|i| (i * 7 % 251) as u8).collect();
     d.commit(&mut rng, write(&obj, 0, data.clone()));
-    let mut d = Driver::mount(&d.disk, config);
+    let mut d = Driver::mount(&d.disk, config.clone());
     let mut read = |d: &mut Driver, off: usize| {
         let id = d.start_read(COLL, &obj, off as u64, 4096, ReadFlags::default());
         d.settle();
