@@ -89,6 +89,8 @@ admin::counters! {
     ClientData "client_bytes" Counter "Their bytes", bytes();
     RecoveryData "background_recovery_bytes" Counter "The same for recovery", bytes();
     BestEffortData "background_best_effort_bytes" Counter "The same for scrub, trimming, and copies that only move", bytes();
+    PageCacheHits "page_cache_hits" Counter "Reads of clients that the system's page cache answered without the device";
+    PageCacheHitBytes "page_cache_hit_bytes" Counter "Their bytes", bytes();
     ClientWaitingUs "client_waiting_us" Gauge "Microseconds of the device's time that wait for it for clients";
     RecoveryWaitingUs "background_recovery_waiting_us" Gauge "The same for recovery";
     BestEffortWaitingUs "background_best_effort_waiting_us" Gauge "The same for scrub, trimming, and copies that only move";
@@ -146,6 +148,8 @@ impl DevicePerf {
         waiting.for_each(|(index, time)| set(index, time / 1000));
         [Device::ClientIos, Device::RecoveryIos, Device::BestEffortIos].into_iter().zip(used.ios).for_each(|(index, n)| set(index, n));
         [Device::ClientData, Device::RecoveryData, Device::BestEffortData].into_iter().zip(used.bytes).for_each(|(index, n)| set(index, n));
+        set(Device::PageCacheHits, used.page_cache_hits);
+        set(Device::PageCacheHitBytes, used.page_cache_hit_bytes);
         let queued = [Queue::Client, Queue::Recovery, Queue::BestEffort].into_iter().zip(used.queued).chain([(Queue::Immediate, used.queued_urgent)]);
         let all = used.queued.iter().sum::<u64>() + used.queued_urgent;
         queued.chain([(Queue::All, all)]).for_each(|(index, n)| self.queue.set(index as usize, n));

@@ -19,6 +19,7 @@ pub(crate) fn tuning(config: &ConfigValues, profile: DeviceProfile) -> Tuning {
         prefer_deferred_size: deferred.map_or(ours.prefer_deferred_size, saturated),
         deferred_bytes_max: set("bluestore_throttle_deferred_bytes").map_or(ours.deferred_bytes_max, |n| n.max(1)),
         queue_depth_max: set("bdev_aio_max_queue_depth").map_or(ours.queue_depth_max, |n| n.max(1)),
+        buffered_read: config.bool("bluestore_default_buffered_read"),
         discard: config.bool("bdev_enable_discard"),
         ..ours
     }

@@ -501,7 +501,10 @@ fn add_osd(sim: &mut Sim, ids: &Rc<Identity>, n: usize, mon_addrs: &[AddrVec], p
     let whoami = n as i32;
     let id = sim.add(&format!("osd.{n}"), OSD_PORT, plan.disk_bytes, move |boot: Boot<'_>| -> Box<dyn Node<SimWorld>> {
         let mut rng = ChaCha8Rng::seed_from_u64(boot.seed);
-        let store = Store::mount(boot.disk.dev(), boot.disk.kv(), StoreConfig::default(), own.fsid, whoami);
+        // Every other one keeps no data itself: it goes by what the system's page cache has.
+        let usual = StoreConfig::default();
+        let config = StoreConfig { data_cache_bytes: usual.data_cache_bytes * (whoami as u64 % 2), ..usual };
+        let store = Store::mount(boot.disk.dev(), boot.disk.kv(), config, own.fsid, whoami);
         let name = osd_name(n);
         let addrs = |at| AddrVec(vec![EntityAddr::msgr2(at, boot.nonce)]);
         let location = [("root", "default".to_owned()), ("host", format!("host-{n}"))];

@@ -391,7 +391,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     fn read_for_pend(&mut self, class: Class, pend: u64, piece: usize, block: Block, attempts: u32) {
         self.perf.penalty_read();
         let id = self.io(IoKind::PendRead { pend, piece, block, attempts });
-        self.want(class, id, Job::Read { off: block.phys * BLOCK, len: BLOCK as usize });
+        self.want(class, id, Job::Read { off: block.phys * BLOCK, len: BLOCK as usize, cached: false });
     }
 
     pub(crate) fn handle_pend_read(&mut self, id: u64, piece: usize, block: Block, attempts: u32, result: Result<Bytes, Errno>) {

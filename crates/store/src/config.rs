@@ -32,6 +32,10 @@ pub struct StoreConfig {
     pub deferred_bytes_max: u64,
     /// Bytes that are read behind what was asked for, where an object is read from front to back and they lie there on the device.
     pub readahead_bytes: u32,
+    /// Keep what clients read (`bluestore_default_buffered_read`), here and in the operating system's page cache.
+    pub buffered_read: bool,
+    /// Reads up to so many bytes are kept in the page cache.
+    pub page_cached_bytes_max: u32,
     /// Reads and writes that the device is given at a time at most, whatever time they take (`bdev_aio_max_queue_depth`).
     pub queue_depth_max: u64,
     /// Budget of the onode cache in bytes; onodes with changes in flight are kept beyond it.
@@ -62,6 +66,8 @@ impl Default for StoreConfig {
             deferred_window_bytes: 128 << 10,
             deferred_bytes_max: 8 << 20,
             readahead_bytes: 0,
+            buffered_read: true,
+            page_cached_bytes_max: 64 << 10,
             queue_depth_max: 1024,
             onode_cache_bytes: 24 << 20,
             data_cache_bytes: 8 << 20,

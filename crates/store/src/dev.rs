@@ -54,6 +54,20 @@ pub trait BlockDev {
     /// Reads `len` bytes at `off`; answered with the bytes.
     fn read(&mut self, id: IoId, off: u64, len: usize);
 
+    /// As `read`, through the operating system's page cache, which keeps it as long as it has memory for it. What comes may have been there before the last
+    /// write, or before the medium changed: only for who can tell by a checksum, and does not ask for the medium's sake.
+    fn read_cached(&mut self, id: IoId, off: u64, len: usize) {
+        self.read(id, off, len);
+    }
+
+    /// What the page cache has, at once, if it has all of it. Worth as much as what `read_cached` brings.
+    fn cached(&mut self, _off: u64, _len: usize) -> Option<Bytes> {
+        None
+    }
+
+    /// The page cache need not keep the range. A hint, never answered.
+    fn uncache(&mut self, _off: u64, _len: u64) {}
+
     /// Writes `data` at `off`; answered with empty bytes. Pieces need no alignment in memory; aligned ones are
     /// written without a copy.
     fn write(&mut self, id: IoId, off: u64, data: BufList);

@@ -17,6 +17,8 @@ use types::msg::BufList;
 
 const PAGE: usize = 4096;
 const SECTOR: usize = 512;
+/// Pages that the page cache has at most.
+const PAGE_CACHE_MAX: usize = 256;
 
 /// What an I/O in flight is; writes and reads with their length in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,10 +63,12 @@ struct Inner {
     /// A flush of the database has failed: its log has a hole, and what was applied since is behind that.
     kv_lost: bool,
     fail: Option<(MemIo, Errno, u64)>,
+    /// As Linux keeps what was read of a block device: a write takes it out as it begins, and a read before its end brings the former content back for good.
+    page_cache: BTreeMap<u64, Vec<u8>>,
 }
 
 enum Pending {
-    Read { off: u64, len: usize },
+    Read { off: u64, len: usize, cached: bool },
     Write { off: u64, data: Bytes },
     /// Covers unflushed writes up to this count.
     DevFlush(usize),
@@ -131,6 +135,7 @@ impl MemDisk {
             apply(&mut inner.kv_durable, batch);
         }
         inner.kv = inner.kv_durable.clone();
+        inner.page_cache.clear();
         (inner.kv_dropped, inner.dev_dropped, inner.kv_lost, inner.fail) = (0, 0, false, None);
     }
 
@@ -217,6 +222,11 @@ impl MemDisk {
         }
     }
 
+    /// What the page cache has is another content, as if a read had met a write.
+    pub fn spoil_page_cache(&self) {
+        self.lock().page_cache.values_mut().for_each(|content| content[9] ^= 0x10);
+    }
+
     /// For a read of the database, which may fail.
     fn readable(&self) -> Result<MutexGuard<'_, Inner>, KvError> {
         let mut inner = self.lock();
@@ -251,11 +261,25 @@ impl Pending {
 impl Inner {
     fn perform(&mut self, io: Pending) -> Result<Bytes, Errno> {
         match io {
-            Pending::Read { off, len } => {
+            Pending::Read { off, len, cached: false } => {
                 for page in pages(off, len) {
                     self.unread.remove(&page);
                 }
                 return Ok(read(&self.pages, off, len));
+            }
+            Pending::Read { off, len, cached: true } => {
+                for page in pages(off, len) {
+                    if !self.page_cache.contains_key(&page) {
+                        self.unread.remove(&page);
+                        let content = read(&self.pages, page * PAGE as u64, PAGE).to_vec();
+                        self.page_cache.insert(page, content);
+                    }
+                }
+                let found = read(&self.page_cache, off, len);
+                while self.page_cache.len() > PAGE_CACHE_MAX {
+                    self.page_cache.pop_first();
+                }
+                return Ok(found);
             }
             Pending::Write { off, data } => {
                 write(&mut self.pages, off, &data);
@@ -417,10 +441,22 @@ impl BlockDev for MemDev {
     }
     fn read(&mut self, id: IoId, off: u64, len: usize) {
         self.check(off, len);
-        self.start(id, |_| Pending::Read { off, len });
+        self.start(id, |_| Pending::Read { off, len, cached: false });
+    }
+    fn read_cached(&mut self, id: IoId, off: u64, len: usize) {
+        self.check(off, len);
+        self.start(id, |_| Pending::Read { off, len, cached: true });
+    }
+    fn cached(&mut self, off: u64, len: usize) -> Option<Bytes> {
+        let inner = self.0.lock();
+        pages(off, len).all(|page| inner.page_cache.contains_key(&page)).then(|| read(&inner.page_cache, off, len))
+    }
+    fn uncache(&mut self, off: u64, len: u64) {
+        pages(off, len as usize).for_each(|page| drop(self.0.lock().page_cache.remove(&page)));
     }
     fn write(&mut self, id: IoId, off: u64, data: BufList) {
         self.check(off, data.len());
+        self.uncache(off, data.len() as u64);
         self.start(id, |_| Pending::Write { off, data: data.contiguous() });
     }
     fn flush(&mut self, id: IoId) {

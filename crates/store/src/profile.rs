@@ -104,6 +104,8 @@ pub struct Tuning {
     pub prefer_deferred_size: u32,
     pub deferred_bytes_max: u64,
     pub readahead_bytes: u32,
+    pub buffered_read: bool,
+    pub page_cached_bytes_max: u32,
     pub queue_depth_max: u64,
     pub discard: bool,
 }
@@ -116,7 +118,7 @@ impl Tuning {
         let ssd = StoreConfig::default().tuning();
         match profile {
             DeviceProfile::Ssd => ssd,
-            DeviceProfile::Hdd => Tuning { prefer_deferred_size: 64 << 10, deferred_bytes_max: 32 << 20, readahead_bytes: 128 << 10, ..ssd },
+            DeviceProfile::Hdd => Tuning { prefer_deferred_size: 64 << 10, deferred_bytes_max: 32 << 20, readahead_bytes: 128 << 10, page_cached_bytes_max: 1 << 20, ..ssd },
         }
     }
 }
@@ -128,6 +130,8 @@ impl StoreConfig {
             prefer_deferred_size: self.prefer_deferred_size,
             deferred_bytes_max: self.deferred_bytes_max,
             readahead_bytes: self.readahead_bytes,
+            buffered_read: self.buffered_read,
+            page_cached_bytes_max: self.page_cached_bytes_max,
             queue_depth_max: self.queue_depth_max,
             discard: self.discard,
         }
@@ -138,6 +142,8 @@ impl StoreConfig {
         self.prefer_deferred_size = t.prefer_deferred_size;
         self.deferred_bytes_max = t.deferred_bytes_max;
         self.readahead_bytes = t.readahead_bytes;
+        self.buffered_read = t.buffered_read;
+        self.page_cached_bytes_max = t.page_cached_bytes_max;
         self.queue_depth_max = t.queue_depth_max;
         self.discard = t.discard;
     }

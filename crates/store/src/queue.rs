@@ -6,6 +6,7 @@
 //! Reads of one class that lie near each other are one read, where what lies between costs less than another I/O: on a disk whose head moves that is
 //! what makes recovery and scrub quick.
 
+use crate::onode::BLOCK;
 use crate::store::{ById, IoKind};
 use crate::{BlockDev, IoId, Kv, Store};
 use bytes::Bytes;
@@ -25,7 +26,8 @@ const BETWEEN: u64 = 512 << 10;
 
 /// What waits for the device.
 pub(crate) enum Job {
-    Read { off: u64, len: usize },
+    /// `cached`: through the page cache.
+    Read { off: u64, len: usize, cached: bool },
     /// One that was joined to others in vain: perhaps for a bad neighbour.
     ReadAlone { off: u64, len: usize },
     Write { off: u64, data: BufList },
@@ -40,12 +42,30 @@ impl Job {
         }
     }
 
-    /// The range of a read that others may join.
-    fn range(&self) -> Option<(u64, u64)> {
+    /// The range of a read that others may join, if they take the same way.
+    fn range(&self) -> Option<Range> {
         match self {
-            Job::Read { off, len } => Some((*off, off + *len as u64)),
+            Job::Read { off, len, cached } => Some(Range { off: *off, end: off + *len as u64, cached: *cached }),
             _ => None,
         }
+    }
+}
+
+/// What a read asks the device for, and whether through the page cache.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Range {
+    off: u64,
+    end: u64,
+    cached: bool,
+}
+
+impl Range {
+    fn len(self) -> u64 {
+        self.end - self.off
+    }
+
+    fn holds(self, other: Range) -> bool {
+        self.off <= other.off && other.end <= self.end && self.cached == other.cached
     }
 }
 
@@ -73,6 +93,9 @@ pub struct DeviceUse {
     /// I/Os that wait now; those that are urgent apart.
     pub queued: [u64; 3],
     pub queued_urgent: u64,
+    /// Reads that the page cache answered without the device, and their bytes.
+    pub page_cache_hits: u64,
+    pub page_cache_hit_bytes: u64,
 }
 
 /// Shares out the time that the device is busy.
@@ -170,6 +193,12 @@ impl DeviceQueue {
         }
     }
 
+    /// The page cache had what the device would have been asked for.
+    pub fn spared(&mut self, bytes: u64) {
+        self.meter.used.page_cache_hits += 1;
+        self.meter.used.page_cache_hit_bytes += bytes;
+    }
+
     /// True if clients and recovery both have something waiting.
     fn is_contended(&self) -> bool {
         [Class::Client, Class::Recovery].iter().all(|class| self.waiting.jobs(*class).next().is_some())
@@ -191,23 +220,23 @@ impl DeviceQueue {
     }
 
     /// The range that a read grows to by what waits near it, `most` bytes.
-    fn grown(&self, class: Class, range: (u64, u64), most: u64) -> (u64, u64) {
+    fn grown(&self, class: Class, range: Range, most: u64) -> Range {
         let between = self.model.worth_reading(BETWEEN);
-        let mut near: Vec<(u64, u64)> = self.waiting.jobs(class).filter_map(|(_, job)| job.range()).collect();
-        near.retain(|(off, end)| end.abs_diff(range.0) <= most && off.abs_diff(range.1) <= most);
+        let mut near: Vec<Range> = self.waiting.jobs(class).filter_map(|(_, job)| job.range()).collect();
+        near.retain(|r| r.end.abs_diff(range.off) <= most && r.off.abs_diff(range.end) <= most && r.cached == range.cached);
         near.sort_unstable();
-        let (mut lo, mut hi) = range;
-        let mut take = |(off, end): (u64, u64)| {
-            let (first, last) = (lo.min(off), hi.max(end));
-            let gap = off.saturating_sub(hi).max(lo.saturating_sub(end));
-            if gap <= between && last - first <= most {
-                (lo, hi) = (first, last);
+        let mut all = range;
+        let mut take = |r: Range| {
+            let both = Range { off: all.off.min(r.off), end: all.end.max(r.end), ..all };
+            let gap = r.off.saturating_sub(all.end).max(all.off.saturating_sub(r.end));
+            if gap <= between && both.len() <= most {
+                all = both;
             }
         };
-        let behind = near.partition_point(|(off, _)| *off < range.0);
+        let behind = near.partition_point(|r| r.off < range.off);
         near[behind..].iter().copied().for_each(&mut take);
         near[..behind].iter().rev().copied().for_each(&mut take);
-        (lo, hi)
+        all
     }
 }
 
@@ -244,27 +273,34 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             }
             self.queue.started(self.now, id, Some(class), chosen, job.io());
             match job {
-                Job::Read { off, len } | Job::ReadAlone { off, len } => self.dev.read(id, off, len),
+                Job::Read { off, len, cached: true } => {
+                    // What the page cache has in the middle would make several reads of it.
+                    if len as u64 > BLOCK && self.queue.model.worth_reading(len as u64) == len as u64 {
+                        self.dev.uncache(off, len as u64);
+                    }
+                    self.dev.read_cached(id, off, len);
+                }
+                Job::Read { off, len, .. } | Job::ReadAlone { off, len } => self.dev.read(id, off, len),
                 Job::Write { off, data } => self.dev.write(id, off, data),
             }
         }
     }
 
     /// A read, with those that wait near it.
-    fn join(&mut self, class: Class, reserved: bool, id: IoId, range: (u64, u64)) -> (IoId, Job) {
-        let (lo, hi) = self.queue.grown(class, range, self.config.joined_read_bytes);
-        let job = Job::Read { off: lo, len: (hi - lo) as usize };
-        let inside = |(_, job): &(IoId, Job)| job.range().is_some_and(|(off, end)| lo <= off && end <= hi);
-        if (lo, hi) == range && !self.queue.waiting.jobs(class).any(inside) {
+    fn join(&mut self, class: Class, reserved: bool, id: IoId, range: Range) -> (IoId, Job) {
+        let all = self.queue.grown(class, range, self.config.joined_read_bytes);
+        let job = Job::Read { off: all.off, len: all.len() as usize, cached: all.cached };
+        let inside = |(_, job): &(IoId, Job)| job.range().is_some_and(|r| all.holds(r));
+        if all == range && !self.queue.waiting.jobs(class).any(inside) {
             return (id, job);
         }
         let cost = |bytes| self.queue.price((Io::Read, bytes));
-        let more = cost(hi - lo) - cost(range.1 - range.0);
+        let more = cost(all.len()) - cost(range.len());
         let joined = self.queue.waiting.join(self.now.0, class, reserved, more, inside);
-        let first = (id, range.0, (range.1 - range.0) as usize);
-        let others = joined.into_iter().filter_map(|(id, job)| job.range().map(|(off, end)| (id, off, (end - off) as usize)));
+        let first = (id, range.off, range.len() as usize);
+        let others = joined.into_iter().filter_map(|(id, job)| job.range().map(|r| (id, r.off, r.len() as usize)));
         let parts = std::iter::once(first).chain(others).collect();
-        (self.io(IoKind::Joined(Joined { class, off: lo, parts })), job)
+        (self.io(IoKind::Joined(Joined { class, off: all.off, parts })), job)
     }
 
     /// Several reads have been one: each has its part of it, or is tried by itself.

@@ -12,6 +12,7 @@ use crate::store::IoKind;
 use crate::unpack;
 use crate::*;
 use bytes::Bytes;
+use qos::Class;
 use std::sync::Arc;
 use types::msg::BufList;
 use types::{Errno, Mono, Now, ShardPgId};
@@ -32,6 +33,10 @@ pub(crate) struct ReadOp {
     since: Mono,
     /// The device was asked.
     device: bool,
+    /// The page cache was.
+    cached: bool,
+    /// It had something else, or an error: it is not asked again.
+    uncached: bool,
     /// How often the device has been wrong.
     attempts: u32,
     /// Device reads not answered.
@@ -54,6 +59,8 @@ enum Part {
         data: Bytes,
         /// crc32c of all that was read, if that is known.
         crc: Option<u32>,
+        /// The page cache had it.
+        hit: bool,
     },
     /// Consecutive blocks of a compressed run.
     Packed(Box<PackedPart>),
@@ -89,7 +96,7 @@ impl Bad {
 
 impl ReadOp {
     pub fn new(since: Mono, id: ReadId, coll: ShardPgId, key: Bytes, off: u64, len: u64, flags: ReadFlags) -> Self {
-        ReadOp { id, coll, key, off, len, flags, since, device: false, attempts: 0, ios: 0, parts: Vec::new(), bad: Vec::new() }
+        ReadOp { id, coll, key, off, len, flags, since, device: false, cached: false, uncached: false, attempts: 0, ios: 0, parts: Vec::new(), bad: Vec::new() }
     }
 }
 
@@ -161,10 +168,34 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 None => push_device(&mut op.parts, lblk, block),
             }
         }
+        if op.may_be_cached(&self.config) {
+            self.look_in_page_cache(op);
+        }
         if self.config.readahead_bytes > 0 {
             self.read_ahead(op, o, end.div_ceil(BLOCK));
         }
         Ok(())
+    }
+
+    /// Takes what the page cache has. What is wrong there may be right on the device, which is asked then.
+    fn look_in_page_cache(&mut self, op: &mut ReadOp) {
+        for part in &mut op.parts {
+            let Part::Device { blocks, data, crc, hit, .. } = part else { continue };
+            let (off, len) = (blocks[0].phys * BLOCK, blocks.len() * BLOCK as usize);
+            if !are_cacheable(blocks) {
+                continue;
+            }
+            let Some(found) = self.dev.cached(off, len) else { continue };
+            *crc = csum::sum_if_right(blocks, &found);
+            *hit = crc.is_some();
+            match hit {
+                true => {
+                    self.queue.spared(len as u64);
+                    *data = found;
+                }
+                false => self.dev.uncache(off, len as u64),
+            }
+        }
     }
 
     /// Has what lies behind the last run of blocks read with it, for who reads on. Not when the device was wrong: what nobody asked for
@@ -174,7 +205,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         if !goes_on || op.attempts > 0 || op.flags.digest || op.flags.nocache || op.flags.bypass || next.is_multiple_of(SEG_BLOCKS) {
             return;
         }
-        let Some(Part::Device { blocks, .. }) = op.parts.last_mut() else { return };
+        let Some(Part::Device { blocks, hit: false, .. }) = op.parts.last_mut() else { return };
         let most = u64::from(self.config.readahead_bytes) / BLOCK;
         let Some(seg) = o.segs.get((next / SEG_BLOCKS) as u32) else { return };
         for i in next % SEG_BLOCKS..SEG_BLOCKS.min(next % SEG_BLOCKS + most) {
@@ -218,16 +249,21 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     fn send_read(&mut self, mut op: ReadOp) {
         let number = self.read_next;
         self.read_next += 1;
+        let may_be_cached = op.may_be_cached(&self.config);
         for (i, part) in op.parts.iter().enumerate() {
-            if let Part::Device { blocks, .. } = part {
+            if let Part::Device { blocks, hit: false, .. } = part {
                 let id = self.io(IoKind::Read { read: number, part: i, at: 0 });
-                self.want(op.flags.class, id, Job::Read { off: blocks[0].phys * BLOCK, len: blocks.len() * BLOCK as usize });
+                let cached = may_be_cached && are_cacheable(blocks);
+                self.want(op.flags.class, id, Job::Read { off: blocks[0].phys * BLOCK, len: blocks.len() * BLOCK as usize, cached });
+                op.cached |= cached;
                 op.ios += 1;
             }
             if let Part::Packed(packed) = part {
+                let cached = may_be_cached && are_cacheable(&packed.run.blocks);
+                op.cached |= cached;
                 for (at, first, n) in packed.run.extents().filter(|(at, _, n)| packed.pieces[*at..at + n].iter().any(Bytes::is_empty)) {
                     let id = self.io(IoKind::Read { read: number, part: i, at });
-                    self.want(op.flags.class, id, Job::Read { off: first * BLOCK, len: n * BLOCK as usize });
+                    self.want(op.flags.class, id, Job::Read { off: first * BLOCK, len: n * BLOCK as usize, cached });
                     op.ios += 1;
                 }
             }
@@ -242,7 +278,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         op.ios -= 1;
         if let Some(Part::Packed(packed)) = op.parts.get_mut(part) {
             packed.take(at, result, &mut op.bad);
-        } else if let Some(Part::Device { lblk, blocks, data, crc }) = op.parts.get_mut(part) {
+        } else if let Some(Part::Device { lblk, blocks, data, crc, .. }) = op.parts.get_mut(part) {
             match result {
                 Ok(bytes) if bytes.len() == blocks.len() * BLOCK as usize => {
                     *crc = csum::sum_if_right(blocks, &bytes);
@@ -279,8 +315,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     fn note_verified(&mut self, now: Now, number: u64, op: &ReadOp) {
         op.bad.iter().for_each(|bad| self.unverify(bad.on_device.phys));
-        for part in op.parts.iter().filter(|_| op.bad.is_empty()) {
-            if let Part::Device { blocks, .. } = part {
+        // What came through the page cache says nothing of the medium.
+        for part in op.parts.iter().filter(|_| op.bad.is_empty() && !op.cached) {
+            if let Part::Device { blocks, hit: false, .. } = part {
                 self.verified.note(number, now.mono, blocks[0].phys, blocks.len() as u64);
             }
         }
@@ -292,6 +329,13 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             self.keep_read(&op);
             let data = op.assemble();
             return self.answer(&op, Ok(data));
+        }
+        if op.cached {
+            for bad in &op.bad {
+                self.dev.uncache(bad.on_device.phys * BLOCK, BLOCK);
+            }
+            (op.cached, op.uncached) = (false, true);
+            return self.start_read(op);
         }
         // What was read may have been freed and reused meanwhile; only a block that is still there is bad.
         if self.map_changed(&op) {
@@ -327,7 +371,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// Leaves the blocks of a short read in the cache.
     fn keep_read(&mut self, op: &ReadOp) {
-        if op.flags.nocache || op.len.div_ceil(BLOCK) > CACHED_BLOCKS_MAX {
+        if op.flags.nocache || !self.config.buffered_read || op.len.div_ceil(BLOCK) > CACHED_BLOCKS_MAX {
             return;
         }
         for part in &op.parts {
@@ -337,7 +381,8 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                     self.cache.put(part.run.block(at), &unpack::part(&part.data, at));
                 }
             }
-            let Part::Device { blocks, data, .. } = part else { continue };
+            // What the page cache has it goes on having.
+            let Part::Device { blocks, data, hit: false, .. } = part else { continue };
             for (block, content) in blocks.iter().zip(data.chunks(BLOCK as usize)) {
                 // What is being written anew, or freed, would only take room.
                 if self.alloc.is_used(block.phys) && !self.deferred.blocks.contains_key(&block.phys) {
@@ -402,11 +447,18 @@ impl ReadOp {
         }
     }
 
+    /// True if the page cache may be asked, and keep what was not there: short reads of clients, who do not ask for the medium's sake.
+    fn may_be_cached(&self, config: &StoreConfig) -> bool {
+        let ReadFlags { nocache, bypass, digest, class, .. } = self.flags;
+        let wanted = class == Class::Client && !nocache && !bypass && !digest && !self.uncached;
+        wanted && config.buffered_read && self.len <= config.page_cached_bytes_max.into()
+    }
+
     /// Bytes that are in memory, or that the device has to give.
     fn bytes(&self, in_memory: bool) -> u64 {
         let of = |part: &Part| match part {
             Part::Memory(data) if in_memory => data.len() as u64,
-            Part::Device { blocks, .. } if !in_memory => blocks.len() as u64 * BLOCK,
+            Part::Device { blocks, hit, .. } if *hit == in_memory => blocks.len() as u64 * BLOCK,
             Part::Packed(part) if !in_memory => part.run.blocks.len() as u64 * BLOCK,
             _ => 0,
         };
@@ -502,6 +554,11 @@ fn push_zeros(list: &mut BufList, mut n: u64) {
     }
 }
 
+/// True if what the page cache has for these blocks can be told from what should be there: a sum of a few bits would take too much for right.
+fn are_cacheable(blocks: &[Block]) -> bool {
+    blocks.iter().all(|b| b.csum == Csum::Crc32c)
+}
+
 /// Adds a block to the last device run if it lies behind it on the device, else starts a new one.
 fn push_device(parts: &mut Vec<Part>, lblk: u64, block: Block) {
     match parts.last_mut() {
@@ -510,6 +567,6 @@ fn push_device(parts: &mut Vec<Part>, lblk: u64, block: Block) {
         {
             blocks.push(block);
         }
-        _ => parts.push(Part::Device { lblk, blocks: vec![block], data: Bytes::new(), crc: None }),
+        _ => parts.push(Part::Device { lblk, blocks: vec![block], data: Bytes::new(), crc: None, hit: false }),
     }
 }

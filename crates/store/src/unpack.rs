@@ -302,7 +302,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         let class = unpack.class;
         for (at, first, n) in &extents {
             let id = self.io(IoKind::Unpack { head, at: *at, n: *n });
-            self.want(class, id, Job::Read { off: first * BLOCK, len: n * BLOCK as usize });
+            self.want(class, id, Job::Read { off: first * BLOCK, len: n * BLOCK as usize, cached: false });
         }
         if let Some(unpack) = self.unpacks.get_mut(&head) {
             unpack.missing = extents.len() as u32;

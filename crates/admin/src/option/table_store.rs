@@ -47,7 +47,7 @@ pub(super) const OPTIONS: &[OptionSpec] = &[
     opt("bluestore_rocksdb_options_annex", Str, Advanced, "", "and some more").checked(rocksdb::check).effective(),
     opt("bluestore_rocksdb_cf", Bool, Advanced, "true", "apply what bluestore_rocksdb_cfs says of families").effective(),
     opt("bluestore_rocksdb_cfs", Str, Dev, "m(3) p(3,0-12) O(3,0-13) L", "options of the database's families; their number is fixed").checked(rocksdb::check_families).effective(),
-    opt("bluestore_default_buffered_read", Bool, Advanced, "true", "keep what was read").runtime(),
+    opt("bluestore_default_buffered_read", Bool, Advanced, "true", "keep what clients read, in caches and the system's page cache").runtime().effective(),
     opt("bluestore_default_buffered_write", Bool, Advanced, "false", "keep what was written").runtime(),
     opt("bluestore_throttle_bytes", Size, Advanced, "67108864", "bytes of writes under way").runtime(),
     opt("bluestore_throttle_deferred_bytes", Size, Advanced, "134217728", "bytes of deferred writes under way; by the device here until somebody sets it").runtime().effective(),

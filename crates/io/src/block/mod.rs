@@ -1,15 +1,17 @@
-//! Block devices: files and raw disks, read and written past the page cache, through io_uring or threads.
+//! Block devices: files and raw disks, through io_uring or threads; written past the page cache, and read past it or through it, as the store wants.
 //!
 //! Room: io.   Owns: `FileDev`, the store's side, and `DevEvents`, the event loop's side of the same device.
 //! Holds: submissions of one turn of the loop cost one system call; completions cost none when the loop is awake.
 
 mod buffer;
+mod page_cache;
 mod ring;
 mod threads;
 
 use crate::patience::until_free;
 pub(crate) use buffer::{BufferPool, Filling, HUGE_PAGE};
 use bytes::Bytes;
+use page_cache::PageCache;
 use ring::Ring;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Seek, SeekFrom};
@@ -57,7 +59,7 @@ pub type Completion = (IoId, Result<Bytes, Errno>);
 /// What is to be done; memory stays here until it is.
 enum Request {
     /// The buffer gets its memory as late as possible.
-    Read { off: u64, buffer: buffer::Buffer },
+    Read { off: u64, buffer: buffer::Buffer, cached: bool },
     /// With `align` those pieces are copied, as late as possible, that do not lie as the device wants them.
     Write { off: u64, pieces: Vec<Bytes>, align: Option<BufferPool> },
     Flush,
@@ -90,6 +92,23 @@ impl Request {
     }
 }
 
+/// One device, opened twice.
+struct Files {
+    /// Past the page cache, where the file system has that.
+    direct: File,
+    /// Through it, for reading; `None` where `direct` goes through it anyway, or nobody tells what is there.
+    cached: Option<PageCache>,
+}
+
+impl Files {
+    fn of(&self, request: &Request) -> &File {
+        match request {
+            Request::Read { cached: true, .. } => self.cached.as_ref().map_or(&self.direct, PageCache::file),
+            _ => &self.direct,
+        }
+    }
+}
+
 enum Engine {
     Ring(Box<Ring>),
     Threads(Threads),
@@ -97,7 +116,7 @@ enum Engine {
 
 /// A device as the store sees it.
 pub struct FileDev {
-    file: Arc<File>,
+    files: Arc<Files>,
     size: u64,
     rotational: bool,
     direct: bool,
@@ -142,15 +161,16 @@ pub fn open(path: &Path, backend: Backend) -> Result<(FileDev, DevEvents), OpenE
         );
     }
     let rotational = rotational(if is_disk { meta.rdev() } else { meta.dev() });
-    let file = Arc::new(file);
+    let cached = if direct { PageCache::open(path, size) } else { None };
+    let files = Arc::new(Files { direct: file, cached });
     let wake = Arc::new(eventfd().map_err(io)?);
     let engine = match backend {
-        Backend::Threads(n) => Engine::Threads(Threads::new(&file, &wake, n).map_err(io)?),
-        _ => match Ring::new(&file, &wake) {
+        Backend::Threads(n) => Engine::Threads(Threads::new(&files, &wake, n).map_err(io)?),
+        _ => match Ring::new(&files, &wake) {
             Ok(ring) => Engine::Ring(Box::new(ring)),
             Err(e) if backend == Backend::Auto => {
                 tracing::info!("{}: no io_uring ({e}), using threads", path.display());
-                Engine::Threads(Threads::new(&file, &wake, 16).map_err(io)?)
+                Engine::Threads(Threads::new(&files, &wake, 16).map_err(io)?)
             }
             Err(source) => return Err(OpenError::Uring { path: path.into(), source }),
         },
@@ -158,7 +178,7 @@ pub fn open(path: &Path, backend: Backend) -> Result<(FileDev, DevEvents), OpenE
     let engine = Arc::new(Mutex::new(engine));
     let sparse = !is_disk && meta.blocks() * 512 < size;
     let pool = BufferPool::default();
-    let dev = FileDev { file, size, rotational, direct, sparse, pool: pool.clone(), engine: engine.clone() };
+    let dev = FileDev { files, size, rotational, direct, sparse, pool: pool.clone(), engine: engine.clone() };
     Ok((dev, DevEvents { engine, wake, pool }))
 }
 
@@ -258,12 +278,27 @@ impl BlockDev for FileDev {
         if !self.sparse {
             return None;
         }
-        room_on(&self.file)
+        room_on(&self.files.direct)
     }
 
     fn read(&mut self, id: IoId, off: u64, len: usize) {
         let buffer = self.pool.promise(len);
-        self.start(id, Request::Read { off, buffer });
+        self.start(id, Request::Read { off, buffer, cached: false });
+    }
+
+    fn read_cached(&mut self, id: IoId, off: u64, len: usize) {
+        let buffer = self.pool.promise(len);
+        self.start(id, Request::Read { off, buffer, cached: true });
+    }
+
+    fn cached(&mut self, off: u64, len: usize) -> Option<Bytes> {
+        self.files.cached.as_ref()?.get(off, len)
+    }
+
+    fn uncache(&mut self, off: u64, len: u64) {
+        if let Some(cache) = &self.files.cached {
+            cache.forget(off, len as usize);
+        }
     }
 
     fn write(&mut self, id: IoId, off: u64, data: BufList) {
@@ -282,26 +317,26 @@ impl BlockDev for FileDev {
     fn discard(&mut self, off: u64, len: u64) {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
         // SAFETY: no pointers are passed; the descriptor is ours. A hint: where it is not supported nothing happens.
-        let _ = unsafe { libc::fallocate(self.file.as_raw_fd(), mode, off as i64, len as i64) };
+        let _ = unsafe { libc::fallocate(self.files.direct.as_raw_fd(), mode, off as i64, len as i64) };
     }
 
     fn read_sync(&mut self, off: u64, len: usize) -> Result<Bytes, Errno> {
         let mut buffer = self.pool.get(len);
-        self.file.read_exact_at(buffer.as_mut(), off).map_err(|e| errno(&e))?;
+        self.files.direct.read_exact_at(buffer.as_mut(), off).map_err(|e| errno(&e))?;
         Ok(buffer.freeze())
     }
 
     fn write_sync(&mut self, off: u64, data: &[u8]) -> Result<(), Errno> {
         let buffer = self.pool.gather(&[Bytes::copy_from_slice(data)]);
-        self.file.write_all_at(buffer.as_ref(), off).map_err(|e| errno(&e))?;
-        self.file.sync_data().map_err(|e| errno(&e))
+        self.files.direct.write_all_at(buffer.as_ref(), off).map_err(|e| errno(&e))?;
+        self.files.direct.sync_data().map_err(|e| errno(&e))
     }
 }
 
 impl Drop for FileDev {
     fn drop(&mut self) {
         // SAFETY: the descriptor is ours. Whoever still refers to the file only waits for its end.
-        let _ = unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+        let _ = unsafe { libc::flock(self.files.direct.as_raw_fd(), libc::LOCK_UN) };
     }
 }
 
@@ -346,9 +381,10 @@ fn errno(e: &io::Error) -> Errno {
 }
 
 /// Does a request, or the rest of one, waiting for the disk.
-fn perform(file: &File, request: Request, done: usize) -> Result<Bytes, Errno> {
+fn perform(files: &Files, request: Request, done: usize) -> Result<Bytes, Errno> {
+    let file = files.of(&request);
     match request {
-        Request::Read { off, mut buffer } => {
+        Request::Read { off, mut buffer, .. } => {
             let rest = buffer.as_mut().get_mut(done..).unwrap_or_default();
             file.read_exact_at(rest, off + done as u64).map_err(|e| errno(&e))?;
             Ok(buffer.freeze())
@@ -408,6 +444,18 @@ mod tests {
             let data = data.unwrap();
             assert!(data[..4096].iter().all(|b| *b == i as u8) && data[4096..].iter().all(|b| *b == 0));
         }
+        // Through the page cache: what was written last, whatever was read before.
+        for content in [1, 2, 3] {
+            dev.write(IoId(1), 4 << 20, Bytes::from(vec![content; 8192]).into());
+            assert_eq!(wait(&events, 1)[&1], Ok(Bytes::new()));
+            assert!(dev.cached(4 << 20, 8192).is_none_or(|found| found == vec![content; 8192]));
+            dev.read_cached(IoId(2), 4 << 20, 8192);
+            assert_eq!(wait(&events, 1)[&2].as_deref(), Ok(&[content; 8192][..]));
+            // Some file systems never tell.
+            assert!(dev.cached((4 << 20) + 4096, 4096).is_none_or(|found| found == vec![content; 4096]));
+            dev.uncache(4 << 20, 8192);
+        }
+        assert!(dev.cached((8 << 20) - 4096, 8192).is_none(), "beyond the end");
         let mut own = dev.buffer(8192);
         own.bytes().fill(7);
         assert!(dev.writable_as_is(&[own.freeze()]), "what it lends is copied");

@@ -3,12 +3,11 @@
 //! Holds: memory the kernel may touch stays in `flying`, boxed, until its completion has been taken; the ring is
 //! drained before it goes.
 
-use super::{Completion, Request, perform};
+use super::{Completion, Files, Request, perform};
 use bytes::Bytes;
 use io_uring::types::{Fd, FsyncFlags};
 use io_uring::{IoUring, opcode, squeue};
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -24,7 +23,7 @@ const LARGE_READ_BYTES: usize = 256 << 10;
 
 pub(super) struct Ring {
     ring: IoUring,
-    file: Arc<File>,
+    files: Arc<Files>,
     /// What the kernel has, by the number it will say; `None` is a free place.
     flying: Vec<Option<Flying>>,
     free: Vec<usize>,
@@ -63,12 +62,12 @@ struct Flying {
 unsafe impl Send for Flying {}
 
 impl Ring {
-    pub fn new(file: &Arc<File>, wake: &Arc<OwnedFd>) -> io::Result<Self> {
+    pub fn new(files: &Arc<Files>, wake: &Arc<OwnedFd>) -> io::Result<Self> {
         let ring = IoUring::new(ENTRIES)?;
         ring.submitter().register_eventfd(wake.as_raw_fd())?;
         Ok(Ring {
             ring,
-            file: file.clone(),
+            files: files.clone(),
             flying: Vec::new(),
             free: Vec::new(),
             in_flight: 0,
@@ -124,8 +123,9 @@ impl Ring {
                 self.flying.push(None);
                 self.flying.len() - 1
             });
+            let file = Fd(self.files.of(&request).as_raw_fd());
             let mut flying = Flying { id, request, iovecs: Vec::new() };
-            let entry = entry(&mut flying, Fd(self.file.as_raw_fd())).user_data(slot as u64);
+            let entry = entry(&mut flying, file).user_data(slot as u64);
             self.flying[slot] = Some(flying);
             // SAFETY: everything the entry points at is in `flying[slot]`, on the heap, until it completes.
             let pushed = unsafe { self.ring.submission().push(&entry) };
@@ -193,7 +193,7 @@ impl Ring {
                 Request::Write { .. } | Request::Flush => Bytes::new(),
             }),
             // Short: rare enough to wait for the rest.
-            Ok(n) => perform(&self.file, request, n),
+            Ok(n) => perform(&self.files, request, n),
             Err(_) if matches!(-result, libc::EINTR | libc::EAGAIN) => return self.put_back(id, request),
             Err(_) => Err(Errno(-result)),
         };
@@ -220,7 +220,7 @@ impl Drop for Ring {
 
 fn entry(flying: &mut Flying, file: Fd) -> squeue::Entry {
     match &mut flying.request {
-        Request::Read { off, buffer } => {
+        Request::Read { off, buffer, .. } => {
             let memory = buffer.as_mut();
             opcode::Read::new(file, memory.as_mut_ptr(), memory.len() as u32).offset(*off).build()
         }

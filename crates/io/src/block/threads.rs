@@ -1,7 +1,6 @@
 //! The device by threads that wait for the disk, where io_uring is not to be had.
 
-use super::{Completion, Request, perform};
-use std::fs::File;
+use super::{Completion, Files, Request, perform};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -14,12 +13,12 @@ pub(super) struct Threads {
 }
 
 impl Threads {
-    pub fn new(file: &Arc<File>, wake: &Arc<OwnedFd>, n: usize) -> io::Result<Self> {
+    pub fn new(files: &Arc<Files>, wake: &Arc<OwnedFd>, n: usize) -> io::Result<Self> {
         let (requests, queue) = channel();
         let queue = Arc::new(Mutex::new(queue));
         let done = Arc::default();
         for _ in 0..n.max(1) {
-            let worker = Worker { file: file.clone(), wake: wake.clone(), queue: queue.clone(), done: Arc::clone(&done) };
+            let worker = Worker { files: files.clone(), wake: wake.clone(), queue: queue.clone(), done: Arc::clone(&done) };
             std::thread::Builder::new().name("block_io".into()).spawn(move || worker.run())?;
         }
         Ok(Threads { requests, done })
@@ -36,7 +35,7 @@ impl Threads {
 }
 
 struct Worker {
-    file: Arc<File>,
+    files: Arc<Files>,
     wake: Arc<OwnedFd>,
     queue: Arc<Mutex<Receiver<(IoId, Request)>>>,
     done: Arc<Mutex<Vec<Completion>>>,
@@ -48,7 +47,7 @@ impl Worker {
             let next = self.queue.lock().expect("no holder panics").recv();
             let Ok((id, mut request)) = next else { return };
             request.prepare();
-            let result = perform(&self.file, request, 0);
+            let result = perform(&self.files, request, 0);
             self.done.lock().expect("no holder panics").push((id, result));
             let one = 1u64.to_ne_bytes();
             // SAFETY: writes eight bytes from eight bytes of ours. A full counter means the loop is awake anyway.

@@ -491,7 +491,7 @@ fn a_batch_of_which_nothing_is_left_to_be_written_does_not_hold_up_the_next() {
 
 #[test]
 fn who_reads_on_finds_what_lies_behind_in_memory_and_nobody_else_waits_for_it() {
-    let config = StoreConfig { readahead_bytes: 32 << 10, ..StoreConfig::default() };
+    let config = StoreConfig { readahead_bytes: 32 << 10, page_cached_bytes_max: 0, ..StoreConfig::default() };
     let (mut d, mut rng) = mounted(16 << 20, config.clone());
     let obj = object(COLL, 1);
     let data: Vec<u8> = (0..200_000u32).map(|i| (i * 7 % 251) as u8).collect();
@@ -520,7 +520,7 @@ fn who_reads_on_finds_what_lies_behind_in_memory_and_nobody_else_waits_for_it() 
         assert_eq!(read(&mut d, block * 4096), (expected, Ok(true)), "{block}");
     }
     // A block that is bad fails who asks for it.
-    let mut d = Driver::mount(&d.disk, StoreConfig { readahead_bytes: 32 << 10, ..StoreConfig::default() });
+    let mut d = Driver::mount(&d.disk, config);
     let pages: Vec<u64> = d.disk.pages_in_use().into_iter().filter(|p| *p > 0).collect();
     d.disk.rot(pages[3], 5);
     assert_eq!(read(&mut d, 0).1, Ok(true));

@@ -30,6 +30,8 @@ pub fn tight_config(rng: &mut ChaCha8Rng) -> StoreConfig {
         deferred_bytes_max: *[1, 40 << 10, 1 << 20].choose(rng).unwrap(),
         onode_cache_bytes: *[0, 4000, 1 << 20].choose(rng).unwrap(),
         data_cache_bytes: *[0, 16 << 10, 1 << 20].choose(rng).unwrap(),
+        buffered_read: rng.random_ratio(3, 4),
+        page_cached_bytes_max: *[0, 4096, 64 << 10].choose(rng).unwrap(),
         verified_regions: *[0, 1, 3, 100].choose(rng).unwrap(),
         retry_disk_reads: 1,
         policy: random_policy(rng),

@@ -6,6 +6,7 @@ mod every_crash;
 mod faults;
 mod harness;
 mod model;
+mod page_cache;
 mod place;
 mod queue;
 mod tuning;
