@@ -58,6 +58,8 @@ def measure(kind, a, base):
         cluster.osds = 1
         cluster.start()
         ceph(cluster, "config", "set", "global", "mon_allow_pool_size_one", "true")
+        # What the page cache has keeps no disk busy.
+        ceph(cluster, "config", "set", "osd", "bluestore_default_buffered_read", "false")
         ceph(cluster, "osd", "pool", "create", POOL, "8")
         ceph(cluster, "osd", "pool", "set", POOL, "size", "1", "--yes-i-really-mean-it")
         reader = load(cluster, kind)

@@ -91,6 +91,8 @@ def main():
                 up("1")
                 client = Client(base + "/c/ceph.conf")
                 client.ceph("config", "set", "global", "mon_allow_pool_size_one", "true")
+                # What the page cache has keeps no disk busy.
+                client.ceph("config", "set", "osd", "bluestore_default_buffered_read", "false")
                 client.ceph("osd", "pool", "create", POOL, "8")
                 client.ceph("osd", "pool", "set", POOL, "size", "1", "--yes-i-really-mean-it")
                 client.ceph("osd", "pool", "application", "enable", POOL, "rados")

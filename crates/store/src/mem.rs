@@ -452,7 +452,8 @@ impl BlockDev for MemDev {
         pages(off, len).all(|page| inner.page_cache.contains_key(&page)).then(|| read(&inner.page_cache, off, len))
     }
     fn uncache(&mut self, off: u64, len: u64) {
-        pages(off, len as usize).for_each(|page| drop(self.0.lock().page_cache.remove(&page)));
+        let gone = pages(off, len as usize);
+        self.0.lock().page_cache.retain(|page, _| !gone.contains(page));
     }
     fn write(&mut self, id: IoId, off: u64, data: BufList) {
         self.check(off, data.len());

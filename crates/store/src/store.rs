@@ -348,8 +348,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.cache.limit(self.budget.of_data(data));
     }
 
-    /// Forgets what can be read again: objects that are not in use, and data.
+    /// Forgets what can be read again: objects that are not in use, and data, that in the page cache, too.
     pub fn drop_caches(&mut self) {
+        self.dev.uncache(0, self.dev.size());
         // The first looks take away that something was used lately, the next what was packed then.
         for _ in 0..3 {
             self.onodes.trim(0);

@@ -41,6 +41,8 @@ fn a_short_read_is_done_by_the_device_once() {
     for flags in [ReadFlags { bypass: true, ..ALL }, ReadFlags { nocache: true, ..ALL }, ReadFlags { class: qos::Class::Recovery, ..ALL }] {
         assert_eq!(reads(&mut d, &mut rng, &obj, 10_000, flags, Ok(&data)), asked);
     }
+    d.store.drop_caches();
+    assert_eq!(reads(&mut d, &mut rng, &obj, 10_000, ALL, Ok(&data)), asked, "what is to be forgotten");
     d.commit(&mut rng, write(&obj, 0, vec![1; 4096]));
     let data = [vec![1; 4096], data[4096..].to_vec()].concat();
     assert_eq!(reads(&mut d, &mut rng, &obj, 10_000, ALL, Ok(&data)), [MemIo::Read(4096)], "only what is new");
