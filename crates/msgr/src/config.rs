@@ -72,7 +72,7 @@ pub struct Timing {
     pub handshake: Duration,
     /// An accepted lossy socket without traffic is closed (`ms_connection_idle_timeout`).
     pub idle: Duration,
-    /// First wait before a lossless session dials again (`ms_initial_backoff`); doubles up to `backoff_max`.
+    /// Wait before a lossless session dials for the third time (`ms_initial_backoff`; for the second time it waits less); doubles up to `backoff_max`.
     pub backoff_first: Duration,
     /// Longest wait before dialling again (`ms_max_backoff`).
     pub backoff_max: Duration,

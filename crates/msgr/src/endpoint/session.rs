@@ -9,7 +9,11 @@ use crate::frame::Tag;
 use crate::sock::Phase;
 use crate::{ConnId, Event, Fault, PeerInfo, SockId};
 use rand::Rng;
+use std::time::Duration;
 use types::EntityAddr;
+
+/// A session that was open dials at once when it loses its socket, then after so long at most.
+const SOON: Duration = Duration::from_millis(10);
 
 /// The dialler's side.
 impl Endpoint {
@@ -298,7 +302,7 @@ impl Endpoint {
         self.handshakes.remove(&(s.opened, sock));
         let Some(conn) = self.conns.get_mut(&id) else { return Ok(()) };
         conn.state = State::Ready;
-        conn.backoff = std::time::Duration::ZERO;
+        conn.backoff = Duration::ZERO;
         if new {
             let peer = PeerInfo {
                 kind: conn.peer_kind,
@@ -347,6 +351,8 @@ impl Endpoint {
         let timing = &self.config.timing;
         conn.backoff = match wait {
             true => timing.backoff_max,
+            // The first dial may have met a process that dies: its sockets are not all closed at once.
+            false if conn.backoff.is_zero() => timing.backoff_first.min(SOON),
             false => (conn.backoff * 2).clamp(timing.backoff_first, timing.backoff_max),
         };
         conn.state = State::Backoff;

@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use msgr::{Config, Event, Fault, MODE_CRC, MODE_SECURE, PeerInfo, Policy};
-use crate::net::{FEATURES, Net, addrs};
+use crate::net::{FEATURES, Net, addrs, sock_addr};
 use rand::Rng;
 use types::msg::{BufList, RawMessage};
 use types::{EntityKind, Now};
@@ -201,6 +201,26 @@ fn a_session_that_loses_its_socket_in_silence_says_so_once_and_goes_on_when_ther
     send(&mut net, 1, 2);
     net.run_until(70_000_000_000);
     assert_eq!((net.received(0), net.received(1), resets(&net)), (vec![2], vec![1], 0));
+}
+
+#[test]
+fn who_has_lost_its_socket_dials_at_once_then_soon_and_then_less_and_less_often() {
+    let mut net = peers(1, MODE_CRC);
+    send(&mut net, 0, 1);
+    net.settle();
+    send(&mut net, 0, 2);
+    // It is gone, and nobody is at its address any more.
+    net.nodes[1].addr = sock_addr(9);
+    let end = *net.peers.keys().find(|end| end.0 == 0).expect("a socket");
+    net.cut(end);
+    let waits: Vec<u64> = (0..4).map(|_| {
+        let (now, at) = (net.now.mono, net.nodes[0].endpoint.next_timeout().expect("it dials again"));
+        net.now.mono = at;
+        net.nodes[0].endpoint.handle_timeout(net.now);
+        net.drain(0);
+        (at - now).as_millis() as u64
+    }).collect();
+    assert_eq!(waits, [10, 200, 400, 800], "the first dial fails at once");
 }
 
 #[test]
