@@ -21,12 +21,17 @@ const BUSY_BYTES: u64 = 16 << 20;
 const HURRY: Duration = Duration::from_secs(60);
 const GREAT_HURRY: Duration = Duration::from_secs(3);
 
+/// Bytes of a page of the kernel's; 0 if it does not say.
+pub(crate) fn page_size() -> u64 {
+    // SAFETY: only reads a constant of the system.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
+    u64::try_from(page).unwrap_or(0)
+}
+
 /// Bytes of memory that this process has; 0 if the kernel does not say.
 fn resident() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok().and_then(|s| s.split(' ').nth(1)?.parse::<u64>().ok());
-    // SAFETY: only reads a constant of the system.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-    pages.unwrap_or(0) * u64::try_from(page).unwrap_or(0)
+    pages.unwrap_or(0) * page_size()
 }
 
 /// True if the pause since the `last` time is over; then this is the last time.

@@ -58,7 +58,7 @@ pub type Completion = (IoId, Result<Bytes, Errno>);
 
 /// What is to be done; memory stays here until it is.
 enum Request {
-    /// The buffer gets its memory as late as possible.
+    /// The buffer gets its memory as late as possible. `cached`: through the page cache.
     Read { off: u64, buffer: buffer::Buffer, cached: bool },
     /// With `align` those pieces are copied, as late as possible, that do not lie as the device wants them.
     Write { off: u64, pieces: Vec<Bytes>, align: Option<BufferPool> },

@@ -4,6 +4,7 @@
 //! queue of ours; so it is done only where `mincore` has seen all pages.
 //! The kernel takes out what is written past it. Of a block device it does so before the write only: what is read meanwhile may stay as it was.
 
+use crate::heap::page_size;
 use bytes::Bytes;
 use std::fs::File;
 use std::io;
@@ -29,9 +30,7 @@ unsafe impl Sync for PageCache {}
 impl PageCache {
     /// Of a device of `len` bytes. `None` where it cannot be told what is there, and where the kernel's pages are larger than our blocks.
     pub fn open(path: &Path, len: u64) -> Option<PageCache> {
-        // SAFETY: no pointers are passed.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
-        let len = usize::try_from(len).ok().filter(|len| *len >= PAGE && page == PAGE as i64)?;
+        let len = usize::try_from(len).ok().filter(|len| *len >= PAGE && page_size() == PAGE as u64)?;
         let file = File::open(path).ok()?;
         // SAFETY: no pointers are passed. Nobody asked for what lies behind.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_RANDOM) };
