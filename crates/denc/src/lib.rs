@@ -13,6 +13,7 @@ mod crc;
 mod decode;
 mod encode;
 mod std_types;
+mod varint;
 
 pub use bstr::{BStr, BString, ByteSlice};
 pub use bytes::Bytes;
@@ -20,6 +21,7 @@ pub use crc::{crc32c, crc32c_append, crc32c_concat, crc32c_zeros};
 pub use decode::{Decode, DecodeError, Decoder};
 pub use denc_derive::{Decode, Encode};
 pub use encode::{Encode, Encoder};
+pub use varint::{put_varint, varint};
 
 /// The encoding of `value` for a peer with `features` (cluster feature mask).
 pub fn to_bytes<T: Encode + ?Sized>(value: &T, features: u64) -> Bytes {

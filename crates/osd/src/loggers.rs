@@ -180,7 +180,7 @@ impl Osd {
     /// memory is in none of them, as upstream: `perf dump rocksdb` has it.
     pub(crate) fn dump_mempools(&self, disk: &dyn Disk) -> Value {
         let held = disk.memory();
-        let logs = self.pgs.values().map(|pg| (pg.log.len() + pg.log.dups.len(), pg.log.bytes()));
+        let logs = self.pgs.values().map(|pg| (pg.log.len() + pg.log.dups.len(), pg.log.bytes() + pg.log.dups.memory()));
         let logs = logs.fold((0, 0), |(n, sum), (entries, bytes)| (n + entries as u64, sum + bytes as u64));
         let (bytes, requests) = self.intake.taken();
         let known = [

@@ -3,9 +3,8 @@
 //!
 //! Format: for each attribute, by name: varint length, name, varint length, value.
 
-use crate::onode::{put_varint, varint};
 use bytes::Bytes;
-use denc::{BString, DecodeError, Decoder};
+use denc::{BString, DecodeError, Decoder, put_varint, varint};
 use std::collections::BTreeMap;
 
 /// Attributes by name.

@@ -8,7 +8,7 @@ use crate::attrs::Attrs;
 use crate::csum::Csum;
 use crate::packed::{self, Packed, Runs};
 use bytes::Bytes;
-use denc::{DecodeError, Decoder};
+use denc::{DecodeError, Decoder, put_varint, varint};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
@@ -425,26 +425,6 @@ impl Onode {
             ..Onode::default()
         })
     }
-}
-
-pub(crate) fn put_varint(out: &mut Vec<u8>, mut v: u64) {
-    while v >= 0x80 {
-        out.push(v as u8 | 0x80);
-        v >>= 7;
-    }
-    out.push(v as u8);
-}
-
-pub(crate) fn varint(d: &mut Decoder<'_>) -> Result<u64, DecodeError> {
-    let mut v = 0u64;
-    for shift in (0..64).step_by(7) {
-        let b: u8 = d.get()?;
-        v |= u64::from(b & 0x7f) << shift;
-        if b & 0x80 == 0 {
-            return Ok(v);
-        }
-    }
-    Err(DecodeError::Invalid("varint: too long"))
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@
 
 use crate::compress::Algorithm;
 use crate::csum::Csum;
-use crate::onode::{BLOCK, Block, SEG_BLOCKS, put_varint, varint};
+use crate::onode::{BLOCK, Block, SEG_BLOCKS};
 use bytes::Bytes;
-use denc::{DecodeError, Decoder};
+use denc::{DecodeError, Decoder, put_varint, varint};
 use std::sync::Arc;
 
 /// Blocks that were compressed together.

@@ -6,12 +6,13 @@
 //! Why so packed: three thousand of them in each of a hundred PGs are most of what an idle OSD remembers.
 //! Upstream: src/osd/PGLog.h (the picture above `struct PGLog`), IndexedLog::trim in PGLog.cc.
 
+use super::dup_run::DupRun;
 use bytes::Bytes;
 use denc::BString;
 use std::collections::{BTreeSet, VecDeque};
 use store::{Op, Transaction};
 use types::pg::{OpReturn, PgLogDup};
-use types::{EVersion, EntityInst, EntityKind, Epoch, ReqId};
+use types::{EVersion, ReqId};
 
 /// First byte of a row's key. A row holds a run of requests, oldest first; its key has the newest one's version.
 pub(crate) const ROW: u8 = b'd';
@@ -28,28 +29,21 @@ pub(crate) struct Remembered {
 }
 
 /// Requests by age and by name.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Dups {
-    list: VecDeque<Dup>,
+    /// The oldest ones, about to be forgotten.
+    oldest: VecDeque<PgLogDup>,
+    runs: VecDeque<DupRun>,
+    /// The newest ones, less than `RUN`.
+    newest: VecDeque<PgLogDup>,
     /// Fingerprints of requests with the low half of their versions: eight bytes say where to look.
     index: BTreeSet<(u32, u32)>,
     /// Each row's newest version, ascending.
     rows: VecDeque<u64>,
 }
 
-/// A `PgLogDup` without padding.
-#[derive(Debug, Clone, PartialEq)]
-struct Dup {
-    num: i64,
-    tid: u64,
-    version: u64,
-    user_version: u64,
-    op_returns: Box<[OpReturn]>,
-    inc: i32,
-    epoch: Epoch,
-    result: i32,
-    kind: EntityKind,
-}
+/// Requests that are packed together.
+const RUN: usize = 32;
 
 /// A row's key: rows sort by version.
 fn row_key(version: u64) -> BString {
@@ -59,30 +53,53 @@ fn row_key(version: u64) -> BString {
 impl Dups {
     /// Number of requests.
     pub fn len(&self) -> usize {
-        self.list.len()
+        self.index.len()
+    }
+
+    /// Bytes of memory that they take, about.
+    pub fn memory(&self) -> usize {
+        // Nodes of the index are two thirds full.
+        let plain = (self.oldest.capacity() + self.newest.capacity()) * size_of::<PgLogDup>();
+        plain + self.runs.iter().map(DupRun::memory).sum::<usize>() + self.index.len() * 2 * size_of::<(u32, u32)>()
+    }
+
+    /// Requests, oldest first.
+    fn iter(&self) -> impl Iterator<Item = PgLogDup> {
+        self.oldest.iter().cloned().chain(self.runs.iter().flat_map(DupRun::unpack)).chain(self.newest.iter().cloned())
     }
 
     /// The oldest one's version number.
     pub fn first(&self) -> Option<u64> {
-        self.list.front().map(|d| d.version)
+        self.oldest.front().map(number).or_else(|| self.runs.front().map(|run| run.first)).or_else(|| self.newest.front().map(number))
     }
 
     /// Adds the newest request. One without a name, or that is not newer than the rest, stays out.
     pub fn push(&mut self, dup: PgLogDup) {
-        let newer = self.list.back().is_none_or(|d| d.version < dup.version.version);
+        let newer = self.last().is_none_or(|last| last < dup.version.version);
         if newer && dup.reqid != ReqId::default() {
             self.index.insert(key(&dup));
-            self.list.push_back(dup.into());
+            self.newest.push_back(PgLogDup { op_returns: owned(dup.op_returns), ..dup });
+            if self.newest.len() == RUN {
+                self.runs.push_back(DupRun::pack(self.newest.iter()));
+                self.newest.clear();
+            }
         }
+    }
+
+    /// The newest one's version number.
+    fn last(&self) -> Option<u64> {
+        let packed = || self.runs.back().and_then(|run| run.unpack().last()).map(|dup| number(&dup));
+        self.newest.back().map(number).or_else(packed).or_else(|| self.oldest.back().map(number))
     }
 
     /// Adds requests from before the oldest one, and before `limit`; gives back what was added.
     pub fn push_older(&mut self, mut dups: Vec<PgLogDup>, limit: u64) -> Vec<PgLogDup> {
         let limit = self.first().unwrap_or(limit).min(limit);
         dups.retain(|d| d.version.version < limit && d.reqid != ReqId::default());
-        for dup in dups.iter().rev() {
-            self.index.insert(key(dup));
-            self.list.push_front(dup.clone().into());
+        if !dups.is_empty() {
+            let mut mine = std::mem::take(self);
+            self.rows = std::mem::take(&mut mine.rows);
+            dups.iter().cloned().chain(mine.iter()).for_each(|dup| self.push(dup));
         }
         dups
     }
@@ -93,10 +110,17 @@ impl Dups {
         let candidates = self.index.range((print, 0)..=(print, u32::MAX));
         let mut found = candidates.filter_map(|(_, low)| {
             let version = first + u64::from(low.wrapping_sub(first as u32));
-            let at = self.list.partition_point(|d| d.version < version);
-            self.list.get(at).filter(|d| d.reqid() == *reqid)
+            self.at(version).filter(|d| d.reqid == *reqid)
         });
-        found.next_back().map(Dup::remembered)
+        found.next_back().map(Remembered::from)
+    }
+
+    /// The request of a version.
+    fn at(&self, version: u64) -> Option<PgLogDup> {
+        let is_it = |dup: &PgLogDup| number(dup) == version;
+        let within = self.runs.partition_point(|run| run.first <= version).checked_sub(1);
+        let packed = within.and_then(|i| self.runs.get(i)).and_then(|run| run.unpack().find(is_it));
+        packed.or_else(|| self.oldest.iter().chain(&self.newest).find(|dup| is_it(dup)).cloned())
     }
 
     /// Stores requests that were added, oldest first.
@@ -124,8 +148,14 @@ impl Dups {
     /// Forgets what is older than `earliest`, and deletes the rows of which nothing is left.
     pub fn trim(&mut self, txn: &mut Transaction, earliest: u64) {
         while self.first().is_some_and(|first| first < earliest) {
-            let Some(old) = self.list.pop_front() else { break };
-            self.index.remove(&key(&old.into()));
+            if self.oldest.is_empty() {
+                match self.runs.pop_front() {
+                    Some(run) => self.oldest.extend(run.unpack()),
+                    None => std::mem::swap(&mut self.oldest, &mut self.newest),
+                }
+            }
+            let Some(old) = self.oldest.pop_front() else { break };
+            self.index.remove(&key(&old));
         }
         let gone = self.rows.partition_point(|newest| *newest < earliest);
         if gone > 0 {
@@ -135,8 +165,19 @@ impl Dups {
 
     /// Requests from before `version`, oldest first.
     pub fn before(&self, version: u64) -> Vec<PgLogDup> {
-        self.list.iter().take_while(|d| d.version < version).map(|d| d.clone().into()).collect()
+        self.iter().take_while(|d| d.version.version < version).collect()
     }
+}
+
+/// However they are packed.
+impl PartialEq for Dups {
+    fn eq(&self, other: &Dups) -> bool {
+        self.rows == other.rows && self.iter().eq(other.iter())
+    }
+}
+
+fn number(dup: &PgLogDup) -> u64 {
+    dup.version.version
 }
 
 fn fingerprint(reqid: &ReqId) -> u32 {
@@ -151,48 +192,21 @@ fn owned(mut returns: Vec<OpReturn>) -> Vec<OpReturn> {
 }
 
 fn key(dup: &PgLogDup) -> (u32, u32) {
-    (fingerprint(&dup.reqid), dup.version.version as u32)
+    (fingerprint(&dup.reqid), number(dup) as u32)
 }
 
-impl Dup {
-    fn reqid(&self) -> ReqId {
-        ReqId { name: EntityInst { kind: self.kind, num: self.num }, tid: self.tid, inc: self.inc }
-    }
-
-    fn remembered(&self) -> Remembered {
-        Remembered {
-            version: EVersion { epoch: self.epoch, version: self.version },
-            user_version: self.user_version,
-            result: self.result,
-            op_returns: self.op_returns.to_vec(),
-        }
-    }
-}
-impl From<PgLogDup> for Dup {
-    fn from(d: PgLogDup) -> Dup {
-        Dup {
-            num: d.reqid.name.num,
-            tid: d.reqid.tid,
-            version: d.version.version,
-            user_version: d.user_version,
-            op_returns: owned(d.op_returns).into(),
-            inc: d.reqid.inc,
-            epoch: d.version.epoch,
-            result: d.result,
-            kind: d.reqid.name.kind,
-        }
-    }
-}
-impl From<Dup> for PgLogDup {
-    fn from(d: Dup) -> PgLogDup {
-        let (reqid, Remembered { version, user_version, result, op_returns }) = (d.reqid(), d.remembered());
-        PgLogDup { reqid, version, user_version, result, op_returns }
+impl From<PgLogDup> for Remembered {
+    fn from(dup: PgLogDup) -> Remembered {
+        let PgLogDup { version, user_version, result, op_returns, .. } = dup;
+        Remembered { version, user_version, result, op_returns }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rand::{Rng, SeedableRng};
+    use types::{EntityInst, EntityKind, Epoch};
 
     fn reqid(tid: u64) -> ReqId {
         ReqId { name: EntityInst { kind: EntityKind::CLIENT, num: 4100 + tid as i64 % 3 }, tid, inc: 0 }
@@ -246,6 +260,41 @@ mod tests {
     }
 
     #[test]
+    fn they_are_what_a_plain_list_would_be() {
+        let mut rng = rand_chacha::ChaCha8Rng::seed_from_u64(7);
+        for _ in 0..30 {
+            let (mut dups, mut plain, mut head) = (Dups::default(), VecDeque::new(), 500);
+            for _ in 0..60 {
+                match rng.random_range(0..10) {
+                    0..7 => (0..rng.random_range(1..40)).for_each(|_| {
+                        head += rng.random_range(1..3);
+                        dups.push(dup(head));
+                        plain.push_back(dup(head));
+                    }),
+                    7..9 => {
+                        let earliest = dups.first().unwrap_or(head) + rng.random_range(0..70);
+                        dups.trim(&mut txn(), earliest);
+                        plain.retain(|d| d.version.version >= earliest);
+                    }
+                    _ => {
+                        let limit = dups.first().unwrap_or(head);
+                        let older: Vec<_> = (limit.saturating_sub(rng.random_range(1..70)).max(1)..limit + 5).map(dup).collect();
+                        let added = dups.push_older(older, head + 1);
+                        added.into_iter().rev().for_each(|d| plain.push_front(d));
+                    }
+                }
+                assert!(dups.iter().eq(plain.iter().cloned()));
+                assert_eq!((dups.len(), dups.first()), (plain.len(), plain.front().map(number)));
+                let from = plain.front().map_or(head, number);
+                for version in (from.saturating_sub(5)..head + 5).filter(|_| rng.random_ratio(1, 9)) {
+                    let wanted = plain.iter().find(|d| number(d) == version).cloned().map(Remembered::from);
+                    assert_eq!(dups.find(&reqid(version)), wanted, "{version}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn a_row_goes_with_the_last_of_its_requests() {
         let mut dups = dups(1..1301);
         let mut all = txn();
@@ -284,10 +333,5 @@ mod tests {
         let mut dups = Dups::default();
         dups.push(PgLogDup { reqid: ReqId::default(), ..dup(3) });
         assert_eq!(dups.len(), 0);
-    }
-
-    #[test]
-    fn a_request_takes_little_memory() {
-        assert!(size_of::<Dup>() <= 64, "{}", size_of::<Dup>());
     }
 }

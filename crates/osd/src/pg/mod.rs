@@ -12,6 +12,7 @@ mod anew;
 mod backfill;
 mod backoff;
 mod copy;
+mod dup_run;
 mod dups;
 mod full;
 mod gather;
