@@ -58,14 +58,14 @@ const LEAST: u64 = 250;
 const LESS: u64 = 250;
 const MORE: u64 = 25;
 /// So far below the target caches may grow again, bytes.
-const MARGIN: u64 = 16 << 20;
+const MARGIN: u64 = 4 << 20;
 /// This part of the target beyond it is much too much.
 const MUCH: u64 = 8;
 
-/// What data is lent leaves so much of the target free, bytes: for what comes before the next look.
+/// What is lent leaves so much of the target free, bytes: for what comes before the next look.
 const UNLENT: u64 = 8 << 20;
 
-/// The caches' part of their budgets, thousandths, and what data is lent beyond its own.
+/// The caches' part of their budgets, thousandths, and what they are lent beyond that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Budget {
     share: u64,
@@ -116,7 +116,7 @@ impl Budget {
         }
     }
 
-    /// As `fit`, for what is lent; more often, for that can be back at once. `borrowed`: what data has beyond its own budget, of the process's bytes.
+    /// As `fit`, for what is lent; more often, for that can be back at once. `borrowed`: what the caches have beyond their own budgets, of the process's bytes.
     pub fn lend(&mut self, resident: u64, target: u64, borrowed: u64) {
         let lent = (target + borrowed).saturating_sub(UNLENT + resident);
         // What caches have not got back of their own goes first.
@@ -128,9 +128,14 @@ impl Budget {
         bytes / 1000 * self.share
     }
 
-    /// The same of the data cache's, and what it is lent.
-    pub fn of_data(self, bytes: u64) -> u64 {
+    /// The same of the onodes', and what is lent: who looks for one that is not there asks the database, while data may be in the page cache.
+    pub fn of_onodes(self, bytes: u64) -> u64 {
         self.of(bytes) + self.lent
+    }
+
+    /// The same of data's, and what onodes leave of what is lent.
+    pub fn of_data(self, bytes: u64, onodes_borrowed: u64) -> u64 {
+        self.of(bytes) + self.lent.saturating_sub(onodes_borrowed)
     }
 }
 
@@ -148,7 +153,7 @@ mod tests {
         assert_eq!(budget.of(40_000), 30_000);
         assert_eq!(budget.fit(300 << 20, 200 << 20), Pressure::Much);
         assert_eq!(budget.of(40_000), 10_000, "at once, and never nothing");
-        assert_eq!(budget.fit(190 << 20, 200 << 20), Pressure::None);
+        assert_eq!(budget.fit(197 << 20, 200 << 20), Pressure::None);
         assert_eq!(budget.of(40_000), 10_000, "not as soon as it fits");
         (0..40).for_each(|_| assert_eq!(budget.fit(150 << 20, 200 << 20), Pressure::None));
         assert_eq!(budget.of(40_000), 40_000);
@@ -159,22 +164,22 @@ mod tests {
         const MB: u64 = 1 << 20;
         let mut budget = Budget::default();
         budget.lend(50 * MB, 128 * MB, 0);
-        assert_eq!(budget.of_data(8000), 2000, "nothing while caches have not got their own");
+        assert_eq!(budget.of_data(8000, 0), 2000, "nothing while caches have not got their own");
         (0..30).for_each(|_| assert_eq!(budget.fit(80 * MB, 128 * MB), Pressure::None));
         budget.lend(80 * MB, 128 * MB, 0);
-        assert_eq!(budget.of_data(8000), 8000 + 40 * MB);
+        assert_eq!(budget.of_data(8000, 0), 8000 + 40 * MB);
         budget.lend(110 * MB, 128 * MB, 30 * MB);
-        assert_eq!(budget.of_data(8000), 8000 + 40 * MB, "the process has grown by what was lent, which changes nothing");
+        assert_eq!(budget.of_data(8000, 0), 8000 + 40 * MB, "the process has grown by what was lent, which changes nothing");
         budget.lend(140 * MB, 128 * MB, 40 * MB);
-        assert_eq!(budget.of_data(8000), 8000 + 20 * MB, "somebody else wants memory");
+        assert_eq!(budget.of_data(8000, 0), 8000 + 20 * MB, "somebody else wants memory");
         assert_eq!(budget.fit(130 * MB, 128 * MB), Pressure::Some);
-        assert_eq!(budget.of_data(8000), 8000 + 20 * MB, "data is about to give, so that nobody else has to");
+        assert_eq!(budget.of_data(8000, 0), 8000 + 20 * MB, "data is about to give, so that nobody else has to");
         budget.lend(160 * MB, 128 * MB, 20 * MB);
-        assert_eq!(budget.of_data(8000), 8000);
+        assert_eq!(budget.of_data(8000, 0), 8000);
         budget.fit(140 * MB, 128 * MB);
         assert_eq!(budget.of(8000), 6000, "now all give");
         budget.lend(100 * MB, 128 * MB, 0);
-        assert_eq!(budget.of_data(8000), 6000);
+        assert_eq!(budget.of_data(8000, 0), 6000);
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::buf::zeros;
 use crate::deferred::{Batch, Record};
 use crate::queue::Job;
 use crate::onode::{BLOCK, Block};
+use crate::onode_cache::LOOKS;
 use crate::store::{Flush, FlushFor, IoKind};
 use crate::txc::{Change, Pend, Source, Txc, TxcState, compose};
 use crate::*;
@@ -199,8 +200,9 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             self.dev.flush(id);
         }
         self.drive_device();
-        self.onodes.trim(self.budget.of(self.config.onode_cache_bytes));
-        self.cache.limit(self.budget.of_data(self.config.data_cache_bytes));
+        let (onodes, data) = self.cache_budgets();
+        self.onodes.trim(onodes, LOOKS);
+        self.cache.limit(data);
     }
 
     pub(crate) fn handle_txc_written(&mut self, number: u64, first: u64) {

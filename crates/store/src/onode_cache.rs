@@ -29,6 +29,8 @@ enum Place {
     Packed(Box<[u8]>),
 }
 
+/// Onodes that are looked at in a turn of the store: a budget that has become much less is kept some turns later, and nobody waits for that.
+pub(crate) const LOOKS: usize = 4096;
 /// Onodes are packed when those that are not take more than this part of the budget.
 const LIVE_SHARE: u64 = 4;
 /// What a packed onode takes beside key and value: the place, the key's counter, what the allocator adds.
@@ -99,10 +101,10 @@ impl OnodeCache {
     }
 
     /// Packs what was not used lately until most of the cache is packed, and drops what was not used since until
-    /// `budget` holds. Pinned onodes stay as they are.
-    pub fn trim(&mut self, budget: u64) {
+    /// `budget` holds, or so many were looked at. Pinned onodes stay as they are.
+    pub fn trim(&mut self, budget: u64, looks: usize) {
         self.turn += 1;
-        let mut looks = 2 * self.map.len();
+        let mut looks = looks.min(2 * self.map.len());
         while (self.bytes > budget || self.live_bytes > budget / LIVE_SHARE) && looks > 0 {
             looks -= 1;
             if self.hand >= self.map.len() {
@@ -181,7 +183,7 @@ mod tests {
             if let Some(kept) = c.get_mut(&key(3)) {
                 kept.size = 7;
             }
-            c.trim(budget);
+            c.trim(budget, LOOKS);
             assert!(c.bytes <= budget);
             assert_counted(&c);
         }
@@ -216,7 +218,7 @@ mod tests {
         let key = |i: u64| Bytes::copy_from_slice(&i.to_be_bytes());
         for i in 0..150 {
             c.insert(key(i), stored(i));
-            c.trim(budget);
+            c.trim(budget, LOOKS);
             assert_counted(&c);
         }
         assert_eq!(c.map.len(), 150, "packed, more have room than live");
@@ -226,12 +228,27 @@ mod tests {
             assert_eq!((onode.nid, onode.segs.get(0).unwrap().get(0)), (i, Block { phys: i + 1, crc: 7, ..Block::default() }));
             assert!(onode.exists && onode.stored && onode.complete);
             c.put_back(k, onode);
-            c.trim(budget);
+            c.trim(budget, LOOKS);
             assert_counted(&c);
         }
         assert_eq!(c.map.len(), 150);
-        (0..1000).for_each(|_| c.trim(0));
+        (0..1000).for_each(|_| c.trim(0, LOOKS));
         assert!(c.map.is_empty() && c.bytes == 0);
+    }
+
+    #[test]
+    fn a_budget_that_has_become_much_less_is_kept_little_by_little() {
+        let mut c = OnodeCache::default();
+        for i in 0..1000u64 {
+            c.insert(Bytes::copy_from_slice(&i.to_be_bytes()), stored(i));
+        }
+        // Each is packed first.
+        for left in [1000, 900, 800] {
+            c.trim(0, 100);
+            assert!(c.map.len() >= left, "{left}");
+        }
+        (0..30).for_each(|_| c.trim(0, 100));
+        assert!(c.map.is_empty());
     }
 
     #[test]
@@ -241,8 +258,8 @@ mod tests {
             let pins = u32::from(i == 5);
             c.insert(vec![i].into(), Box::new(Onode { pins, ..Onode::default() }));
         }
-        c.trim(0);
-        c.trim(0);
+        c.trim(0, LOOKS);
+        c.trim(0, LOOKS);
         assert!(c.get_mut(&[5]).is_some() && c.get_mut(&[6]).is_none());
     }
 }

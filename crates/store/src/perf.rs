@@ -256,7 +256,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         set(Bluefs::NumFiles, kv.files);
         p.deferred.set(Throttle::Val as usize, self.deferred.total_bytes());
         p.deferred.set(Throttle::Max as usize, self.config.deferred_bytes_max);
-        let caches = self.budget.of(self.config.onode_cache_bytes) + self.budget.of_data(self.config.data_cache_bytes) + kv.cache_bytes_max;
+        let caches = self.budget.of(self.config.onode_cache_bytes) + self.budget.of_data(self.config.data_cache_bytes, 0) + kv.cache_bytes_max;
         p.pricache.set(Pricache::Target as usize, self.config.memory_target);
         p.pricache.set(Pricache::Mapped as usize, self.resident);
         p.pricache.set(Pricache::CacheBytes as usize, caches);

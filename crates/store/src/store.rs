@@ -5,7 +5,7 @@
 use crate::alloc::Allocator;
 use crate::budget::Budget;
 use crate::block_cache::{BlockCache, BlockHasher};
-use crate::onode_cache::OnodeCache;
+use crate::onode_cache::{LOOKS, OnodeCache};
 use crate::deferred::Deferred;
 use crate::names::Names;
 use crate::perf::StorePerf;
@@ -340,12 +340,25 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.budget.fit(resident, self.config.memory_target)
     }
 
-    /// The process has so many bytes of memory: what it has to spare is lent to data, or taken back. Called more often.
+    /// The process has so many bytes of memory: what it has to spare is lent to the caches, or taken back. Called more often.
     pub fn lend_memory(&mut self, resident: u64) {
-        let data = self.config.data_cache_bytes;
-        let borrowed = self.cache.held().1.saturating_sub(self.budget.of(data));
-        self.budget.lend(resident, self.config.memory_target, borrowed);
-        self.cache.limit(self.budget.of_data(data));
+        let (onodes, data) = self.borrowed();
+        self.budget.lend(resident, self.config.memory_target, onodes + data);
+        let (onodes, data) = self.cache_budgets();
+        self.cache.limit(data);
+        self.onodes.trim(onodes, LOOKS);
+    }
+
+    /// What onodes have beyond their own budget, and data.
+    fn borrowed(&self) -> (u64, u64) {
+        let beyond = |held: u64, own: u64| held.saturating_sub(self.budget.of(own));
+        (beyond(self.onodes.held().1, self.config.onode_cache_bytes), beyond(self.cache.held().1, self.config.data_cache_bytes))
+    }
+
+    /// Bytes that onodes may have at most now, and data.
+    pub(crate) fn cache_budgets(&self) -> (u64, u64) {
+        let (onodes, _) = self.borrowed();
+        (self.budget.of_onodes(self.config.onode_cache_bytes), self.budget.of_data(self.config.data_cache_bytes, onodes))
     }
 
     /// Forgets what can be read again: objects that are not in use, and data, that in the page cache, too.
@@ -353,7 +366,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         self.dev.uncache(0, self.dev.size());
         // The first looks take away that something was used lately, the next what was packed then.
         for _ in 0..3 {
-            self.onodes.trim(0);
+            self.onodes.trim(0, usize::MAX);
             self.cache.limit(0);
         }
     }
