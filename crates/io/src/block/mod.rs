@@ -162,6 +162,9 @@ pub fn open(path: &Path, backend: Backend) -> Result<(FileDev, DevEvents), OpenE
     }
     let rotational = rotational(if is_disk { meta.rdev() } else { meta.dev() });
     let cached = if direct { PageCache::open(path, size) } else { None };
+    if direct && cached.is_none() {
+        tracing::info!("{}: reads ask the device, never the page cache: it does not say what it has, or has larger pages than 4 KiB", path.display());
+    }
     let files = Arc::new(Files { direct: file, cached });
     let wake = Arc::new(eventfd().map_err(io)?);
     let engine = match backend {
