@@ -211,12 +211,13 @@ impl Segment {
             if blocks.is_empty() {
                 blocks.reserve_exact(n as usize);
             }
-            for i in 0..n {
-                blocks.push(match phys {
-                    0 => Block::default(),
-                    _ => Block { phys: phys.saturating_add(i), crc: d.get()?, ..Block::default() },
-                });
+            if phys == 0 {
+                blocks.resize(blocks.len() + n as usize, Block::default());
+                continue;
             }
+            let (sums, _) = d.raw(4 * n as usize)?.as_chunks();
+            let block = |(i, sum): (u64, &[u8; 4])| Block { phys: phys.saturating_add(i), crc: u32::from_le_bytes(*sum), ..Block::default() };
+            blocks.extend((0..).zip(sums).map(block));
         }
         blocks.shrink_to_fit();
         let mut seg = Segment { blocks, ..Segment::default() };
