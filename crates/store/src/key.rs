@@ -75,7 +75,8 @@ pub(crate) fn coll_keys_end(c: ShardPgId) -> Vec<u8> {
 /// Bytes in front of the collection's own key in a `P` key.
 pub(crate) const COLL_KEY_PREFIX: usize = 14;
 
-/// The first byte of those keys of a collection that are rows of a log: numbered, written in order, and soon deleted again.
+/// The first byte of those keys of a collection that are rows of a log: numbered, written in order, and soon deleted again. An engine may keep their values as
+/// they are given until then, so they should have memory of their own.
 pub const LOG_ROW: u8 = b'l';
 
 /// Bytes of a row's number, at the end of its key.

@@ -9,7 +9,7 @@
 use super::dup_run::DupRun;
 use bytes::Bytes;
 use denc::BString;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use store::{Op, Transaction};
 use types::pg::{OpReturn, PgLogDup};
 use types::{EVersion, ReqId};
@@ -36,14 +36,16 @@ pub(crate) struct Dups {
     runs: VecDeque<DupRun>,
     /// The newest ones, less than `RUN`.
     newest: VecDeque<PgLogDup>,
-    /// Fingerprints of requests with the low half of their versions: eight bytes say where to look.
-    index: BTreeSet<(u32, u32)>,
+    /// A fingerprint of each, all gone through for each request: three thousand take 0.2 us. A tree of them took 45 KB instead of 8, and more time in all.
+    prints: VecDeque<u16>,
     /// Each row's newest version, ascending.
     rows: VecDeque<u64>,
 }
 
 /// Requests that are packed together.
 const RUN: usize = 32;
+/// Fingerprints that are looked through together.
+const CHUNK: usize = 512;
 
 /// A row's key: rows sort by version.
 fn row_key(version: u64) -> BString {
@@ -53,14 +55,13 @@ fn row_key(version: u64) -> BString {
 impl Dups {
     /// Number of requests.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.prints.len()
     }
 
     /// Bytes of memory that they take, about.
     pub fn memory(&self) -> usize {
-        // Nodes of the index are two thirds full.
         let plain = (self.oldest.capacity() + self.newest.capacity()) * size_of::<PgLogDup>();
-        plain + self.runs.iter().map(DupRun::memory).sum::<usize>() + self.index.len() * 2 * size_of::<(u32, u32)>()
+        plain + self.runs.iter().map(DupRun::memory).sum::<usize>() + self.prints.capacity() * size_of::<u16>()
     }
 
     /// Requests, oldest first.
@@ -77,7 +78,7 @@ impl Dups {
     pub fn push(&mut self, dup: PgLogDup) {
         let newer = self.last().is_none_or(|last| last < dup.version.version);
         if newer && dup.reqid != ReqId::default() {
-            self.index.insert(key(&dup));
+            self.prints.push_back(fingerprint(&dup.reqid));
             self.newest.push_back(PgLogDup { op_returns: owned(dup.op_returns), ..dup });
             if self.newest.len() == RUN {
                 self.runs.push_back(DupRun::pack(self.newest.iter()));
@@ -106,21 +107,19 @@ impl Dups {
 
     /// What the request is answered, if it is known.
     pub fn find(&self, reqid: &ReqId) -> Option<Remembered> {
-        let (first, print) = (self.first()?, fingerprint(reqid));
-        let candidates = self.index.range((print, 0)..=(print, u32::MAX));
-        let mut found = candidates.filter_map(|(_, low)| {
-            let version = first + u64::from(low.wrapping_sub(first as u32));
-            self.at(version).filter(|d| d.reqid == *reqid)
-        });
-        found.next_back().map(Remembered::from)
+        let print = fingerprint(reqid);
+        let (older, newer) = self.prints.as_slices();
+        let mut places = places(newer, print).map(|i| older.len() + i).chain(places(older, print));
+        places.find_map(|i| self.at(i).filter(|dup| dup.reqid == *reqid)).map(Remembered::from)
     }
 
-    /// The request of a version.
-    fn at(&self, version: u64) -> Option<PgLogDup> {
-        let is_it = |dup: &PgLogDup| number(dup) == version;
-        let within = self.runs.partition_point(|run| run.first <= version).checked_sub(1);
-        let packed = within.and_then(|i| self.runs.get(i)).and_then(|run| run.unpack().find(is_it));
-        packed.or_else(|| self.oldest.iter().chain(&self.newest).find(|dup| is_it(dup)).cloned())
+    /// The request at a place, the oldest at 0.
+    fn at(&self, i: usize) -> Option<PgLogDup> {
+        let Some(i) = i.checked_sub(self.oldest.len()) else { return self.oldest.get(i).cloned() };
+        match self.runs.get(i / RUN) {
+            Some(run) => run.unpack().nth(i % RUN),
+            None => self.newest.get(i - self.runs.len() * RUN).cloned(),
+        }
     }
 
     /// Stores requests that were added, oldest first.
@@ -154,8 +153,10 @@ impl Dups {
                     None => std::mem::swap(&mut self.oldest, &mut self.newest),
                 }
             }
-            let Some(old) = self.oldest.pop_front() else { break };
-            self.index.remove(&key(&old));
+            if self.oldest.pop_front().is_none() {
+                break;
+            }
+            self.prints.pop_front();
         }
         let gone = self.rows.partition_point(|newest| *newest < earliest);
         if gone > 0 {
@@ -180,19 +181,24 @@ fn number(dup: &PgLogDup) -> u64 {
     dup.version.version
 }
 
-fn fingerprint(reqid: &ReqId) -> u32 {
+fn fingerprint(reqid: &ReqId) -> u16 {
     let mixed = (reqid.name.num as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ reqid.tid.wrapping_add((reqid.inc as u64) << 40);
-    (mixed.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 32) as u32
+    (mixed.wrapping_mul(0xff51_afd7_ed55_8ccd) >> 48) as u16
+}
+
+/// Where a fingerprint stands, the last place first.
+fn places(prints: &[u16], print: u16) -> impl Iterator<Item = usize> {
+    let chunks = prints.chunks(CHUNK).enumerate().rev().filter(move |(_, chunk)| chunk.contains(&print));
+    chunks.flat_map(move |(n, chunk)| {
+        let inside = (0..chunk.len()).rev().filter(move |i| chunk.get(*i) == Some(&print));
+        inside.map(move |i| n * CHUNK + i)
+    })
 }
 
 /// In memory of their own: pieces of messages would keep whole receive buffers alive.
 fn owned(mut returns: Vec<OpReturn>) -> Vec<OpReturn> {
     returns.iter_mut().for_each(|r| r.output = Bytes::copy_from_slice(&r.output));
     returns
-}
-
-fn key(dup: &PgLogDup) -> (u32, u32) {
-    (fingerprint(&dup.reqid), number(dup) as u32)
 }
 
 impl From<PgLogDup> for Remembered {
@@ -254,9 +260,9 @@ mod tests {
         let mut dups = dups(5..20);
         dups.trim(&mut txn(), 12);
         assert!(dups.find(&reqid(11)).is_none() && dups.find(&reqid(12)).is_some());
-        assert_eq!((dups.len(), dups.index.len()), (8, 8));
+        assert_eq!((dups.len(), dups.iter().count()), (8, 8));
         dups.trim(&mut txn(), 1000);
-        assert_eq!((dups.len(), dups.index.len()), (0, 0));
+        assert_eq!((dups.len(), dups.iter().count()), (0, 0));
     }
 
     #[test]

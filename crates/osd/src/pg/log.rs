@@ -8,6 +8,7 @@
 //! Upstream: doc/dev/osd_internals/log_based_pg.rst.
 
 use super::dups::{Dups, Remembered};
+use bytes::Bytes;
 use denc::{BString, Decode, Encode};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -63,12 +64,12 @@ pub(crate) struct PgLog {
     pub dups: Dups,
 }
 
-/// An entry as it is kept: encoded, for that takes a third of the memory, and hardly any is ever looked at again.
+/// An entry as it is kept: encoded, for that takes a third of the memory, and hardly any is ever looked at again. The engine has the same memory.
 #[derive(Debug, Clone, PartialEq)]
 struct Kept {
     version: EVersion,
     /// Of a [`LogRow`].
-    row: Box<[u8]>,
+    row: Bytes,
 }
 
 impl Kept {
@@ -118,18 +119,17 @@ impl PgLog {
     /// Appends the next entry. Panics if it is not newer than the head: a log that goes back is a bug of ours.
     pub fn push(&mut self, entry: PgLogEntry) {
         let row = LogRow::new(entry, PgTotals::default());
-        self.push_row(&row.entry, &denc::to_bytes(&row, 0));
+        self.push_row(&row.entry, denc::to_bytes(&row, 0));
     }
 
-    /// The same with the entry's row, as it is stored.
-    pub fn push_row(&mut self, entry: &PgLogEntry, row: &[u8]) {
+    /// The same with the entry's row, as it is stored. In memory of its own: a piece of a message would keep a whole receive buffer alive as long as the log.
+    pub fn push_row(&mut self, entry: &PgLogEntry, row: Bytes) {
         assert!(entry.version > self.head(), "log entry {} after {}", entry.version, self.head());
         if entry.reqid != ReqId::default() {
             self.by_reqid.insert(entry.reqid, entry.version.version);
         }
-        // In memory of its own: a piece of a message would keep a whole receive buffer alive as long as the log.
         self.bytes += row.len();
-        self.entries.push_back(Kept { version: entry.version, row: row.into() });
+        self.entries.push_back(Kept { version: entry.version, row });
     }
 
     /// What a request was answered, if it is still known.

@@ -164,7 +164,7 @@ impl Pg {
             if row.entry.version > self.log.head() {
                 self.last_user_version = self.last_user_version.max(row.entry.user_version);
                 self.totals = row.totals();
-                self.log.push_row(&row.entry, &value);
+                self.log.push_row(&row.entry, value);
             }
             Ok(())
         })

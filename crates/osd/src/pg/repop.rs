@@ -350,7 +350,8 @@ impl Pg {
             self.put_meta(txn);
         }
         self.last_user_version = self.last_user_version.max(entry.user_version);
-        self.log.push_row(&entry, &row);
+        let row = Bytes::copy_from_slice(&row);
+        self.log.push_row(&entry, row.clone());
         txn.coll_set(row_key(entry.version.version), row);
     }
 

@@ -10,8 +10,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::{Bound, Range};
 use store::transient;
 
-/// Values from this size on are shared with whoever else has them.
-const SHARED_FROM: usize = 4096;
 /// What `Row::frame` says of a row that the database has, or will have with the checkpoint that is under way.
 const SPILLED: u64 = u64::MAX;
 
@@ -96,9 +94,8 @@ impl Rows {
     /// Sets a row that the ring has from `place` on; `None`: the database has it. Keys that are no row's are not for here.
     pub fn put(&mut self, key: &[u8], value: &Bytes, place: Option<Place>) {
         let Some((prefix, number)) = transient(key) else { return };
-        // Deferred data the store has too; smaller values may be slices of something large.
-        let value = if value.len() < SHARED_FROM { Bytes::copy_from_slice(value) } else { value.clone() };
-        let row = Row { value, frame: place.map_or(SPILLED, |p| self.mark(p)) };
+        // Deferred data the store has, too, and log entries the OSD.
+        let row = Row { value: value.clone(), frame: place.map_or(SPILLED, |p| self.mark(p)) };
         let table = self.tables.entry(place_of(prefix));
         let table = table.or_insert_with(|| Table { prefix: prefix.to_vec(), rows: VecDeque::new() });
         match table.at(number) {
