@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_lent_what_is_left_and_gives_it_back_before_any_cache_gives_of_its_own() {
+    fn caches_are_lent_what_is_left_and_give_it_back_before_any_gives_of_its_own() {
         const MB: u64 = 1 << 20;
         let mut budget = Budget::default();
         budget.lend(50 * MB, 128 * MB, 0);
@@ -168,6 +168,9 @@ mod tests {
         (0..30).for_each(|_| assert_eq!(budget.fit(80 * MB, 128 * MB), Pressure::None));
         budget.lend(80 * MB, 128 * MB, 0);
         assert_eq!(budget.of_data(8000, 0), 8000 + 40 * MB);
+        assert_eq!(budget.of_onodes(8000), 8000 + 40 * MB);
+        assert_eq!(budget.of_data(8000, 30 * MB), 8000 + 10 * MB, "what onodes leave");
+        assert_eq!(budget.of_data(8000, 50 * MB), 8000, "no less than its own");
         budget.lend(110 * MB, 128 * MB, 30 * MB);
         assert_eq!(budget.of_data(8000, 0), 8000 + 40 * MB, "the process has grown by what was lent, which changes nothing");
         budget.lend(140 * MB, 128 * MB, 40 * MB);
