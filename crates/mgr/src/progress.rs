@@ -32,8 +32,8 @@ const COPY_COST: f64 = 65_536.0;
 /// How much that counts beside what was measured, where both copies and bytes tell something.
 const TRUST: f64 = 0.02;
 
-/// A primary has this part of an equal share at least.
-const LEAST: f64 = 0.25;
+/// A primary has this part of an equal share at least: one that returned from elsewhere begins with few objects at a time.
+const LEAST: f64 = 0.75;
 /// When one is left, what was expected of it counts as much as what it has done in this part of the window.
 const DOUBT: f64 = 4.0;
 
@@ -59,6 +59,7 @@ struct Recovery {
     one_done: Mono,
     /// Then, until it is seen what the others gain by it.
     gone: Option<Gone>,
+    /// As in `Progress`.
     gains: f64,
 }
 
