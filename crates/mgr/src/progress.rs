@@ -59,8 +59,6 @@ struct Recovery {
     one_done: Mono,
     /// Then, until it is seen what the others gain by it.
     gone: Option<Gone>,
-    /// As in `Progress`.
-    gains: f64,
 }
 
 /// One primary has done its part.
@@ -149,14 +147,15 @@ impl Progress {
         let moving = pgs.pgs.values().any(|s| MOVING.iter().any(|m| s.state.has(*m)));
         match &mut self.recovery {
             None if moving && left.all.copies > 0.0 => {
-                self.recovery = Some(Recovery { started: now, most: left.all.sum(), left: [(now.mono, left)].into(), at_it: BTreeMap::new(), one_done: now.mono, gone: None, gains: self.gains });
+                self.recovery = Some(Recovery { started: now, most: left.all.sum(), left: [(now.mono, left)].into(), at_it: BTreeMap::new(), one_done: now.mono, gone: None });
             }
             Some(r) if left.all.copies > 0.0 && moving => {
-                r.handle_tick(now.mono, left);
-                self.gains = r.gains;
+                if let Some(gained) = r.handle_tick(now.mono, left) {
+                    self.gains = (self.gains + gained) / 2.0;
+                }
             }
             Some(r) if left.all.copies == 0.0 => {
-                let event = r.event(now.mono);
+                let event = r.event(now.mono, self.gains);
                 self.recovery = None;
                 self.complete(event, now.wall);
             }
@@ -185,7 +184,7 @@ impl Progress {
 
     fn events(&self, now: Mono) -> impl Iterator<Item = Event> {
         let pools = self.pools.iter().filter(|(_, change)| change.heard).map(move |(id, change)| change.event(*id, now));
-        self.recovery.iter().map(move |r| r.event(now)).chain(pools)
+        self.recovery.iter().map(move |r| r.event(now, self.gains)).chain(pools)
     }
 
     /// What is under way, for the digest.
@@ -266,6 +265,11 @@ impl Left {
         }
         left
     }
+
+    /// What a primary has left.
+    fn of_primary(&self, primary: &OsdId) -> f64 {
+        self.of.get(primary).map_or(0.0, |(work, _)| work.sum())
+    }
 }
 
 impl Work {
@@ -287,18 +291,19 @@ impl Work {
 }
 
 impl Recovery {
-    fn event(&self, now: Mono) -> Event {
+    fn event(&self, now: Mono, gains: f64) -> Event {
         Event {
             id: format!("global-recovery-{}", self.started.wall.sec),
             message: "Global Recovery Event".to_owned(),
             refs: json!(["global"]),
             started: self.started,
             done: self.done(),
-            left: self.seconds_left(now),
+            left: self.seconds_left(now, gains),
         }
     }
 
-    fn handle_tick(&mut self, now: Mono, left: Left) {
+    /// What others have gained since one was done, as in `Progress::gains`, when that has been seen.
+    fn handle_tick(&mut self, now: Mono, left: Left) -> Option<f64> {
         if left.all.sum() > self.most {
             // More turned up: what was done until now says little.
             self.most = left.all.sum();
@@ -318,41 +323,45 @@ impl Recovery {
         let mut window = ((now - self.started.mono) / 2).clamp(WINDOW_MIN, WINDOW_MAX);
         // How quick the others are since one was done has been seen: what it did before is no part of their pace.
         let since_done = now - self.one_done;
+        let mut gained = None;
         if since_done >= WINDOW_MIN.max(window / 4) {
             window = window.min(since_done);
-            self.note_gain(since_done);
+            gained = self.gained(since_done);
         }
         while self.left.get(1).is_some_and(|(at, _)| now - *at >= window) {
             self.left.pop_front();
         }
+        gained
+    }
+
+    /// True if a primary has been at it since `from`, without a pause: of who has waited for its turn it is not known how quick it is.
+    fn was_at_it(&self, primary: &OsdId, from: &Mono) -> bool {
+        self.at_it.get(primary).is_some_and(|since| since <= from)
     }
 
     /// How quick those are that go on without one, and all have been; `None` if that is not known.
     fn goes_on(&self, now: Mono, left: &Left) -> Option<Gone> {
         let (from, before) = self.left.front().filter(|(from, _)| now - *from >= WINDOW_MIN)?;
         let passed = (now - *from).as_secs_f64();
-        let busy = |primary: &OsdId| self.at_it.get(primary).is_some_and(|since| since <= from);
-        let others: BTreeMap<OsdId, f64> = left.of.iter().filter(|(primary, _)| busy(primary)).map(|(primary, (work, _))| (*primary, work.sum())).collect();
-        let had = |primary: &OsdId| before.of.get(primary).map_or(0.0, |(work, _)| work.sum());
-        let pace = others.iter().map(|(primary, left)| had(primary) - left).sum::<f64>() / passed;
+        let busy = left.of.keys().filter(|primary| self.was_at_it(primary, from));
+        let others: BTreeMap<OsdId, f64> = busy.map(|primary| (*primary, left.of_primary(primary))).collect();
+        let pace = others.iter().map(|(primary, left)| before.of_primary(primary) - left).sum::<f64>() / passed;
         Some(Gone { others, pace, all: (before.all.sum() - left.all.sum()) / passed })
     }
 
     /// One was done so long ago: what have the others gained?
-    fn note_gain(&mut self, passed: Duration) {
-        let Some((_, now)) = self.left.back() else { return };
-        let Some(gone) = self.gone.take().filter(|gone| gone.pace > 0.0 && gone.all > gone.pace) else { return };
-        let has = |primary: &OsdId| now.of.get(primary).map_or(0.0, |(work, _)| work.sum());
-        let pace = gone.others.iter().map(|(primary, had)| had - has(primary)).sum::<f64>() / passed.as_secs_f64();
-        let gained = (pace - gone.pace) / (gone.all - gone.pace);
-        self.gains = (self.gains + gained.clamp(0.0, 1.0)) / 2.0;
+    fn gained(&mut self, passed: Duration) -> Option<f64> {
+        let gone = self.gone.take().filter(|gone| gone.pace > 0.0 && gone.all > gone.pace)?;
+        let (_, now) = self.left.back()?;
+        let pace = gone.others.iter().map(|(primary, had)| had - now.of_primary(primary)).sum::<f64>() / passed.as_secs_f64();
+        Some(((pace - gone.pace) / (gone.all - gone.pace)).clamp(0.0, 1.0))
     }
 
     fn done(&self) -> f64 {
         1.0 - self.left.back().map_or(self.most, |(_, left)| left.all.sum()) / self.most
     }
 
-    fn seconds_left(&self, now: Mono) -> Option<u64> {
+    fn seconds_left(&self, now: Mono, gains: f64) -> Option<u64> {
         let ((from, before), (to, left)) = (self.left.front()?, self.left.back()?);
         if *to - *from < WINDOW_MIN || left.all.sum() >= before.all.sum() {
             return None;
@@ -364,13 +373,12 @@ impl Recovery {
         let equal = 1.0 / left.of.len() as f64;
         let doubt = (*to - *from).as_secs_f64() / DOUBT;
         let alone = self.left.iter().find(|(at, _)| left.of.len() == 1 && *at >= self.one_done && at > from).map(|(at, then)| ((*to - *at).as_secs_f64(), then));
-        // Of who has waited for its turn it is not known how quick it is.
-        let busy = left.of.iter().filter(|(primary, _)| self.at_it.get(primary).is_some_and(|since| since <= from));
+        let busy = left.of.iter().filter(|(primary, _)| self.was_at_it(primary, from));
         let longest = busy.filter_map(|(primary, (work, _))| {
             let own = seconds(work);
             let part = (seconds(&before.of.get(primary)?.0) - own) / done;
             // Who did next to nothing of late had to wait for something. The longer it has been alone, the more it is what it has done since.
-            let expected = (1.0 - self.gains) * part.max(equal * LEAST) + self.gains * equal.max(own / all);
+            let expected = (1.0 - gains) * part.max(equal * LEAST) + gains * equal.max(own / all);
             let (since, done) = alone.and_then(|(since, then)| Some((since, seconds(&then.of.get(primary)?.0) - own))).unwrap_or_default();
             Some(own * (doubt + since) / (expected * doubt + done.max(0.0)))
         });

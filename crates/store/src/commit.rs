@@ -4,7 +4,6 @@ use crate::buf::zeros;
 use crate::deferred::{Batch, Record};
 use crate::queue::Job;
 use crate::onode::{BLOCK, Block};
-use crate::onode_cache::LOOKS;
 use crate::store::{Flush, FlushFor, IoKind};
 use crate::txc::{Change, Pend, Source, Txc, TxcState, compose};
 use crate::*;
@@ -200,9 +199,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             self.dev.flush(id);
         }
         self.drive_device();
-        let (onodes, data) = self.cache_budgets();
-        self.onodes.trim(onodes, LOOKS);
-        self.cache.limit(data);
+        self.fit_caches();
     }
 
     pub(crate) fn handle_txc_written(&mut self, number: u64, first: u64) {

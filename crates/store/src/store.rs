@@ -344,21 +344,21 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     pub fn lend_memory(&mut self, resident: u64) {
         let (onodes, data) = self.borrowed();
         self.budget.lend(resident, self.config.memory_target, onodes + data);
-        let (onodes, data) = self.cache_budgets();
+        self.fit_caches();
+    }
+
+    /// Has caches give what they have beyond what they may have now.
+    pub(crate) fn fit_caches(&mut self) {
+        let (onodes, _) = self.borrowed();
+        let data = self.budget.of_data(self.config.data_cache_bytes, onodes);
+        self.onodes.trim(self.budget.of_onodes(self.config.onode_cache_bytes), LOOKS);
         self.cache.limit(data);
-        self.onodes.trim(onodes, LOOKS);
     }
 
     /// What onodes have beyond their own budget, and data.
     fn borrowed(&self) -> (u64, u64) {
         let beyond = |held: u64, own: u64| held.saturating_sub(self.budget.of(own));
         (beyond(self.onodes.held().1, self.config.onode_cache_bytes), beyond(self.cache.held().1, self.config.data_cache_bytes))
-    }
-
-    /// Bytes that onodes may have at most now, and data.
-    pub(crate) fn cache_budgets(&self) -> (u64, u64) {
-        let (onodes, _) = self.borrowed();
-        (self.budget.of_onodes(self.config.onode_cache_bytes), self.budget.of_data(self.config.data_cache_bytes, onodes))
     }
 
     /// Forgets what can be read again: objects that are not in use, and data, that in the page cache, too.

@@ -12,31 +12,32 @@ use types::{EVersion, EntityInst, EntityKind, Epoch, ReqId};
 pub(super) struct DupRun {
     /// Number of the oldest one's version.
     pub first: u64,
-    pub len: usize,
     packed: Box<[u8]>,
 }
 
 impl DupRun {
     /// Panics if there are none.
     pub fn pack<'a>(dups: impl Iterator<Item = &'a PgLogDup>) -> DupRun {
-        let (mut out, mut len, mut first) = (Vec::new(), 0, None);
-        let mut before = PgLogDup::default();
+        let (mut out, mut first, none) = (Vec::new(), None, PgLogDup::default());
+        let mut before = &none;
         for dup in dups {
-            put(&mut out, dup, &before);
+            put(&mut out, dup, before);
             first = first.or(Some(dup.version.version));
-            len += 1;
-            before.clone_from(dup);
+            before = dup;
         }
-        DupRun { first: first.expect("a run is not empty"), len, packed: out.into() }
+        DupRun { first: first.expect("a run is not empty"), packed: out.into() }
     }
 
     /// The requests, oldest first.
     pub fn unpack(&self) -> impl Iterator<Item = PgLogDup> {
         let mut d = Decoder::new(&self.packed);
         let mut before = PgLogDup::default();
-        (0..self.len).map(move |_| {
+        std::iter::from_fn(move || {
+            if d.is_empty() {
+                return None;
+            }
             before = take(&mut d, &before).expect("what was packed here unpacks");
-            before.clone()
+            Some(before.clone())
         })
     }
 
@@ -114,7 +115,7 @@ mod tests {
                 })
                 .collect();
             let run = DupRun::pack(dups.iter());
-            assert_eq!((run.first, run.len), (dups[0].version.version, 20));
+            assert_eq!((run.first, run.unpack().count()), (dups[0].version.version, 20));
             assert!(run.unpack().eq(dups));
         }
     }

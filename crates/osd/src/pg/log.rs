@@ -13,6 +13,7 @@ use denc::{BString, Decode, Encode};
 use foldhash::fast::FixedState;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
+use store::Transaction;
 use types::msg::internal_osd::PgTotals;
 use types::pg::{LogOp, PgLogDup, PgLogEntry};
 use types::{EVersion, HObject, ReqId};
@@ -130,6 +131,13 @@ impl PgLog {
         }
         self.bytes += row.len();
         self.entries.push_back(Kept { version: entry.version, row });
+    }
+
+    /// The same, and stores the row: copied once for both, for it may be a piece of a message.
+    pub fn write_row(&mut self, txn: &mut Transaction, entry: &PgLogEntry, row: &[u8]) {
+        let row = Bytes::copy_from_slice(row);
+        self.push_row(entry, row.clone());
+        txn.coll_set(row_key(entry.version.version), row);
     }
 
     /// What a request was answered, if it is still known.

@@ -7,7 +7,6 @@ use super::log::{LogRow, consequences, row_key};
 use super::{Pg, Stage};
 use crate::effects::{Cx, Durable};
 use crate::object::{INFO_ATTR, ObjectInfo};
-use bytes::Bytes;
 use store::{Transaction, TxcId};
 use types::msg::internal_osd::{PgBody, PgTotals, Round};
 use types::pg::{PgLogDup, PgLogEntry, Shards};
@@ -105,9 +104,7 @@ impl Pg {
         let tail = self.log.tail;
         for entry in entries.into_iter().filter(|e| e.version > tail) {
             let row = LogRow::new(entry, totals);
-            let bytes = Bytes::copy_from_slice(&denc::to_bytes(&row, 0));
-            self.log.push_row(&row.entry, bytes.clone());
-            txn.coll_set(row_key(row.entry.version.version), bytes);
+            self.log.write_row(txn, &row.entry, &denc::to_bytes(&row, 0));
         }
     }
 

@@ -350,9 +350,7 @@ impl Pg {
             self.put_meta(txn);
         }
         self.last_user_version = self.last_user_version.max(entry.user_version);
-        let row = Bytes::copy_from_slice(&row);
-        self.log.push_row(&entry, row.clone());
-        txn.coll_set(row_key(entry.version.version), row);
+        self.log.write_row(txn, &entry, &row);
     }
 
     fn trim_log(&mut self, cx: &Cx<'_>, txn: &mut Transaction, trim_to: EVersion) {
