@@ -166,6 +166,9 @@ def shares(cluster, name, a):
     profile(cluster, name)
     behind(cluster, "more-", 3 * a.objects)
     time.sleep(20)
+    # What a profile before has read is not cold any more.
+    tool(cluster, "ceph", "tell", "osd.0", "cache", "drop")
+    tool(cluster, "ceph", "tell", "osd.1", "cache", "drop")
     client = offer(cluster, SCRUBBED, "read", "cold-", a.cold, 256 << 10, 4096, 64, 0, 3600)
     start_again(cluster, 2)
     scrub(cluster)
