@@ -16,6 +16,8 @@ use types::Errno;
 
 /// For so long after a write through the log it is taken that more of them come.
 const PRESSING: Duration = Duration::from_secs(1);
+/// How old what is known of the file system beneath may be: to ask takes two system calls, and nearly every write frees something.
+const MOMENT: Duration = Duration::from_millis(10);
 
 impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Sends a planned transaction on its way.
@@ -264,9 +266,16 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
         }
     }
 
-    /// True if the file system beneath a sparse file runs full: then what is freed here must be free there.
-    fn is_tight_beneath(&self) -> bool {
-        self.dev.room_beneath().is_some() && self.available() < self.total() / 4
+    /// True if the file system beneath a sparse file runs full: then what is freed here must be free there. As of a moment ago.
+    fn is_tight_beneath(&mut self) -> bool {
+        if let Some((looked, tight)) = self.tight_beneath
+            && self.now - looked < MOMENT
+        {
+            return tight;
+        }
+        let tight = self.dev.room_beneath().is_some() && self.available() < self.total() / 4;
+        self.tight_beneath = Some((self.now, tight));
+        tight
     }
 
     /// Starts writing deferred blocks to their place, when there are enough to be worth a flush, or when what they hold is wanted.

@@ -167,6 +167,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             deferred_most: u64::MAX,
             placing: BTreeMap::new(),
             queue: DeviceQueue::new(config.queue_depth_max),
+            tight_beneath: None,
             io_next: 0,
             ios: ById::default(),
             dev_waiting: Vec::new(),

@@ -11,6 +11,8 @@ use bytes::Bytes;
 use std::collections::BTreeSet;
 use types::{Errno, HObject, ShardPgId};
 
+/// As many objects as most transactions have at most.
+const FEW: usize = 8;
 /// Largest object in bytes.
 const OBJECT_SIZE_MAX: u64 = 1 << 40;
 
@@ -37,6 +39,15 @@ pub(crate) fn belongs(coll: ShardPgId, bits: u32, obj: &HObject) -> bool {
     let mask = if bits >= 32 { u32::MAX } else { (1 << bits) - 1 };
     let pool = coll.pg.pool.0;
     !obj.max && (obj.pool.0 == pool || obj.pool.0 == -2 - pool) && obj.hash & mask == coll.pg.seed & mask
+}
+
+/// True if none is there twice.
+fn are_distinct(objects: &[HObject]) -> bool {
+    match objects.len() {
+        // Most transactions: a look at each pair takes less than a set.
+        ..=FEW => objects.iter().enumerate().all(|(i, o)| !objects[..i].contains(o)),
+        many => objects.iter().collect::<BTreeSet<_>>().len() == many,
+    }
 }
 
 impl<D: BlockDev, K: Kv> Store<D, K> {
@@ -91,8 +102,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             return Err(Errno::ENOSPC);
         }
         let bits = bits.or(self.colls.get(&txn.coll).copied()).unwrap_or(0);
-        let distinct = || txn.objects.len() < 2 || txn.objects.iter().collect::<BTreeSet<_>>().len() == txn.objects.len();
-        if !txn.objects.iter().all(|o| belongs(txn.coll, bits, o)) || !distinct() {
+        if !txn.objects.iter().all(|o| belongs(txn.coll, bits, o)) || !are_distinct(&txn.objects) {
             return Err(Errno::EINVAL);
         }
         if clones { self.check_sources(txn) } else { Ok(()) }
@@ -124,22 +134,21 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
 
     /// Follows which objects exist through the steps, to find clones of nothing.
     fn check_sources(&mut self, txn: &Transaction) -> Result<(), Errno> {
-        let mut exists = Vec::with_capacity(txn.objects.len());
-        for obj in &txn.objects {
-            exists.push(self.exists(txn.coll, obj)?);
-        }
+        // By what the steps so far did to it; of others it is looked up.
+        let mut exists = vec![None; txn.objects.len()];
         for op in &txn.ops {
             match op {
                 Op::Clone { from, to } | Op::CloneRange { from, to, .. } | Op::Rename { from, to } => {
-                    if !exists[from.0 as usize] {
+                    let at = from.0 as usize;
+                    if !exists[at].map_or_else(|| self.exists(txn.coll, &txn.objects[at]), Ok)? {
                         return Err(Errno::ENOENT);
                     }
-                    exists[to.0 as usize] = true;
+                    exists[to.0 as usize] = Some(true);
                     if matches!(op, Op::Rename { .. }) && from != to {
-                        exists[from.0 as usize] = false;
+                        exists[at] = Some(false);
                     }
                 }
-                Op::Remove(obj) => exists[obj.0 as usize] = false,
+                Op::Remove(obj) => exists[obj.0 as usize] = Some(false),
                 Op::Touch(obj)
                 | Op::Create(obj)
                 | Op::Write { obj, .. }
@@ -148,7 +157,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 | Op::SetAttrs { obj, .. }
                 | Op::OmapSet { obj, .. }
                 | Op::OmapSetHeader { obj, .. }
-                | Op::SetAllocHint { obj, .. } => exists[obj.0 as usize] = true,
+                | Op::SetAllocHint { obj, .. } => exists[obj.0 as usize] = Some(true),
                 _ => {}
             }
         }

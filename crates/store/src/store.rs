@@ -98,6 +98,8 @@ pub struct Store<D, K> {
 
     // I/O.
     pub(crate) queue: DeviceQueue,
+    /// Whether the file system beneath runs full, and when that was looked at.
+    pub(crate) tight_beneath: Option<(Mono, bool)>,
     pub(crate) io_next: u64,
     pub(crate) ios: ById<IoKind>,
     /// Who waits for the device flush after the one in flight, and for that one.

@@ -25,17 +25,17 @@ impl Default for Snap {
     }
 }
 
-/// An object of a pool, or the end of everything (`hobject_t`).
+/// An object of a pool, or the end of everything (`hobject_t`). What tells two apart most cheaply comes first, for they are compared so.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct HObject {
     pub pool: PoolId,
     /// Placement hash of the locator key or the name.
     pub hash: u32,
+    pub snap: Snap,
     pub nspace: BString,
     /// Locator key; empty when the name itself is hashed.
     pub key: BString,
     pub name: BString,
-    pub snap: Snap,
     /// Sorts after every object.
     pub max: bool,
 }
