@@ -5,7 +5,7 @@ Objects that lie on the new OSD only are read again after every move.
 
     devices.py -c DIR/ceph.conf --bin BINARY
 """
-import json, os, random, signal, subprocess
+import json, os, random, re, signal, subprocess
 from harness import Client, arguments, check, equal, match, not_run, until
 from stock_cluster import read_pids
 
@@ -192,6 +192,53 @@ def killed(m, osd, objects):
     m.start(osd)
     objects.check("after a whole one")
 
+def flip_all(device):
+    """Turns the lowest bit of each byte in all blocks that are not zeros, but for the first MiB; says of how many. Twice is as before."""
+    changed = 0
+    with open(device, "r+b") as f:
+        for at in range(1 << 20, f.seek(0, os.SEEK_END), 4096):
+            f.seek(at)
+            block = f.read(4096)
+            if any(block):
+                f.seek(at)
+                f.write(bytes(b ^ 1 for b in block))
+                changed += 1
+        f.flush()
+        os.fsync(f.fileno())
+    return changed
+
+def fsck(m, osd, objects):
+    """What an OSD has stored is right; bytes that change on the device are told, and the OSD is left as it is."""
+    deep = lambda rc: m.osd("fsck", "-i", osd, "--deep", rc=rc)
+    match("has to be stopped first", deep(1))
+    # Small ones may all be in the log.
+    m.client.rados("-p", POOL, "put", "large", "-", input=random.Random(1).randbytes(1 << 20))
+    m.stop(osd)
+    said = deep(0)
+    match(r"^osd\.%s: \d+ objects in \d+ collections, .*; errors: 0$" % osd, said)
+    equal(m.osd("fsck", "-i", osd).replace("(0 shared, 0 read)", ""), re.sub(r"\(0 shared, [1-9]\d* read\)", "", said), "the same, but for what is read")
+    changed = flip_all(m.home(osd) + "/block")
+    check(changed > 0, "something is on the device")
+    said = deep(1)
+    errors = len(re.findall("(?m)^object .*: the block at [0-9]+ has checksum 0x[0-9a-f]+, not 0x[0-9a-f]+$", said))
+    check(0 < errors <= changed, "%d blocks are changed: %s" % (changed, said))
+    match("errors: %d$" % errors, said)
+    match("errors: 0$", m.osd("fsck", "-i", osd))
+    # By option at the start: metadata is right, data is not.
+    fsck_on_mount = ["--bluestore-fsck-on-mount", "true", "--bluestore-fsck-on-mount-deep", "true"]
+    match("the store has errors", m.osd("-i", osd, *fsck_on_mount, rc=1))
+    equal(flip_all(m.home(osd) + "/block"), changed, "changed back")
+    match("errors: 0$", deep(0))
+    m.client.ceph("config", "set", "osd." + osd, "bluestore_fsck_on_mount", "1")
+    m.start(osd)
+    until(lambda: "bluestore_fsck_on_mount" in open(m.home(osd) + "/told.json").read(), "the option is kept", 10)
+    m.stop(osd)
+    m.start(osd)
+    with open("%s/log/osd.%s.log" % (m.dir, osd)) as f:
+        match("fsck: .*errors: 0", f.read(), "a start with a check")
+    m.client.ceph("config", "rm", "osd." + osd, "bluestore_fsck_on_mount")
+    objects.check("after checks")
+
 def spill(m, objects):
     """A database whose place is much too small, with levels that are soon full."""
     options = "write_buffer_size=2M,level0_file_num_compaction_trigger=2,compression=kNoCompression"
@@ -280,6 +327,7 @@ def main():
         osd = create(m, objects)
         move(m, osd, objects)
         killed(m, osd, objects)
+        fsck(m, osd, objects)
         spill(m, objects)
         volumes(m)
     finally:

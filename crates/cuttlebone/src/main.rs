@@ -63,7 +63,7 @@ enum Command {
         flags: Vec<String>,
     },
     /// Run an OSD; takes ceph-osd's flags, `cuttlebone osd --help` lists them.
-    /// `cuttlebone osd create|list|zap|migrate` makes and moves them
+    /// `cuttlebone osd create|list|zap|migrate|fsck` makes, moves and checks them
     #[command(disable_help_flag = true)]
     Osd {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true, num_args = 0..)]

@@ -6,6 +6,7 @@
 pub mod create;
 pub mod devices;
 mod facts;
+mod fsck;
 pub mod list;
 mod migrate;
 pub mod place;
@@ -46,6 +47,7 @@ pub fn main(called: &str, args: &[String]) -> Result<ExitCode> {
             "create" => return create::main(rest),
             "list" => return list::main(rest),
             "zap" => return zap::main(rest),
+            "fsck" => return fsck::main(rest),
             "migrate" => return migrate::main(rest),
             "replace" => return replace::main(rest),
             _ => {}
@@ -107,13 +109,14 @@ impl Daemon for OsdDaemon {
         let fsid: Uuid = home.read("ceph_fsid")?.parse()?;
         home.check(config.fsid()?.unwrap_or(fsid))?;
         let mut events = EventLoop::new(EventLoopConfig { admin_socket: config.path("admin_socket")? }).context("admin socket")?;
-        let (dev, device_events) = home.open_device()?;
+        let (mut dev, device_events) = home.open_device()?;
         events.watch_device(device_events)?;
         let turn = home.turn()?;
         let kv = home.open_kv(config, events.completions())?;
         drop(turn);
         events.watch_flushes(kv.flusher());
         let class = if dev.rotational() { "hdd" } else { "ssd" };
+        fsck::on_mount(&told::with_told(config, &home), &mut dev, &kv)?;
         let mut store = Store::mount(dev, kv, StoreConfig::default(), fsid, home.id)?;
         let options = options(config)?;
         let size = store.dev_mut().size();
@@ -147,6 +150,7 @@ impl Daemon for OsdDaemon {
 Other words instead of flags, each with --help:
   create                 makes a new OSD of a running cluster, on devices or files
   list, zap              which OSDs this machine has; takes away what is on a device
+  fsck                   checks what an OSD that is stopped has stored
   migrate                moves the database or the journal of an OSD that is stopped
   replace                gives an OSD a new device, under its number
 "

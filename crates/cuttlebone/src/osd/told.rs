@@ -1,4 +1,4 @@
-//! What the monitors said of options that count when the database is opened, for then nobody has spoken to a monitor yet.
+//! What the monitors said of options that count when the database is opened or the store is mounted, for then nobody has spoken to a monitor yet.
 //!
 //! An OSD keeps them in its directory (`told.json`) when it hears of them; its next start goes by them. ceph.conf and flags come first, as everywhere.
 
@@ -10,8 +10,15 @@ use std::fs;
 use std::path::PathBuf;
 
 const FILE: &str = "told.json";
-const OPTIONS: [&str; 5] =
-    ["bluestore_rocksdb_options", "bluestore_rocksdb_options_annex", "bluestore_rocksdb_cf", "bluestore_rocksdb_cfs", "bluestore_block_db_size"];
+const OPTIONS: [&str; 7] = [
+    "bluestore_rocksdb_options",
+    "bluestore_rocksdb_options_annex",
+    "bluestore_rocksdb_cf",
+    "bluestore_rocksdb_cfs",
+    "bluestore_block_db_size",
+    "bluestore_fsck_on_mount",
+    "bluestore_fsck_on_mount_deep",
+];
 
 /// Keeps what is said from now on.
 pub struct Listener {

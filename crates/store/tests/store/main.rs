@@ -4,6 +4,7 @@ mod compression;
 mod crash;
 mod every_crash;
 mod faults;
+mod fsck;
 mod harness;
 mod model;
 mod page_cache;
