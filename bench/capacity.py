@@ -9,7 +9,8 @@ nobody can know: flash is read by `rados bench`, 64 at a time. Needs root and fi
 """
 import json, os, shutil, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
-from qos import OursOnDisks, fill, offer
+from on_disks import OursOnDisks
+from qos import fill, offer
 from recovery import ceph, make_pool
 from side_by_side import arguments
 from slow_disk import KINDS, SlowDisk, lacks

@@ -10,7 +10,8 @@ of ours against stock's, whether there is a difference that this many runs show.
 """
 import json, math, os, shutil, statistics, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
-from qos import OursOnDisks, drain, fill, offer
+from on_disks import OursOnDisks
+from qos import drain, fill, offer
 from recovery import ceph, inside, make_pool, output
 from side_by_side import arguments, peer_root
 from slow_disk import SlowDisk, lacks

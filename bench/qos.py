@@ -17,42 +17,14 @@ Stock before Quincy has no profiles: for Pacific the three are one and the same.
 import json, os, shutil, statistics, subprocess, sys, tempfile, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
 from recovery import FILL, WATCH, ceph, finish, inside, make_pool, offer, output, start_again, states, stop_osd, until_clean, wait_clean
+from on_disks import OursOnDisks, StockOnDisks
 from side_by_side import Ours, arguments, peer_root, tool
 from slow_disk import SlowDisk, lacks
-from stock_cluster import StockCluster
 
 PROFILES = {"balanced": (50, 50), "high_client_ops": (60, 40), "high_recovery_ops": (30, 70)}
 POOL, SCRUBBED = "load", "scrubbed"
 # Bytes that an OSD keeps until they are worth a flush.
 BATCH = 4 << 20
-class OursOnDisks(Ours):
-    """OSDs of `up` on given devices; database and log stay in the OSD's directory."""
-
-    def __init__(self, bin, dir, port, root, devices):
-        super().__init__(bin, dir, port, root)
-        self.devices = devices
-
-    def make_disks(self):
-        subprocess.run([self.bin, "up", "--dir", self.outside, "--port", str(self.port), "--osds", "0"], check=True, stdout=subprocess.DEVNULL)
-        for n, device in enumerate(self.devices):
-            os.makedirs("%s/osd.%d" % (self.outside, n))
-            os.symlink(device, "%s/osd.%d/block" % (self.outside, n))
-
-class StockOnDisks(StockCluster):
-    """BlueStore on given devices, with its DB in a file beside."""
-
-    def __init__(self, dir, root, devices):
-        super().__init__(dir, root)
-        self.devices = devices
-
-    def make_osd(self, i):
-        osd = "%s/osd.%d" % (self.outside, i)
-        os.makedirs(osd)
-        os.symlink(self.devices[i], osd + "/block")
-        with open("%s/db.%d" % (self.outside, i), "wb") as f:
-            f.truncate(4 << 30)
-        os.symlink("%s/db.%d" % (self.dir, i), osd + "/block.db")
-        super().make_osd(i)
 
 def fill(cluster, pool, prefix, size, count):
     output(inside(cluster, FILL, pool, prefix, str(size), str(count)))

@@ -2,7 +2,7 @@
 """How fast copies come back, and what clients feel of it: Cuttlebone and stock Ceph, three OSDs each on the same disk.
 
     recovery.py --bin target/dist/cuttlebone [--peer pacific|reef|tentacle|none] [--tuned] [--objects 36280] [--size 16384] [--large 180]
-                [--fill 100000] [--fill-large 500] [--rate 1000] [--only log,quiet] [--dir DIR]
+                [--fill 100000] [--fill-large 500] [--rate 1000] [--disks hdd|usb-hdd|sata-ssd] [--only log,quiet] [--dir DIR]
 
 For each, one cluster after the other, each at its defaults; with --tuned for stock once more with osd_max_backfills 64,
 osd_recovery_max_active 16, no sleeps, and recovery preferred where there is mClock:
@@ -25,7 +25,9 @@ seconds before, the stock librados overwrites objects of 4 KiB, sixteen at a tim
 import json, os, shutil, signal, statistics, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from on_disks import OursOnDisks, StockOnDisks
 from side_by_side import HERE, Ours, arguments, cpu_of, peer_root, rss_mb, tool
+from slow_disk import KINDS, SlowDisk, lacks
 from steady import Steady
 from stock_cluster import StockCluster
 
@@ -55,7 +57,7 @@ def empty_disk(cluster, osd):
 
 def start_empty(cluster, osd):
     if isinstance(cluster, Ours):
-        os.mkdir("%s/osd.%d" % (cluster.outside, osd))
+        cluster.make_place(osd)
         start_again(cluster, osd)
     else:
         cluster.make_osd(osd)
@@ -315,10 +317,12 @@ def leader_failover(cluster):
         client.end()
     return silences, answers
 
-def make(name, base, root, a, mons=1):
-    if name == "cuttlebone":
-        return Ours(os.path.realpath(a.bin), base + "/ours", 16300, root, mons=mons)
-    return StockCluster("/tmp/" + os.path.basename(base) if root else base + "/stock", root, mons=mons)
+def make(name, base, root, a, mons=1, disks=()):
+    bin, ours, stock = os.path.realpath(a.bin), base + "/ours", "/tmp/" + os.path.basename(base) if root else base + "/stock"
+    if disks:
+        devices = [disk.device for disk in disks]
+        return OursOnDisks(bin, ours, 16300, root, devices) if name == "cuttlebone" else StockOnDisks(stock, root, devices)
+    return Ours(bin, ours, 16300, root, mons=mons) if name == "cuttlebone" else StockCluster(stock, root, mons=mons)
 
 def tune(cluster):
     options = {"osd_mclock_override_recovery_settings": "true", "osd_mclock_profile": "high_recovery_ops", "osd_max_backfills": "64", "osd_recovery_max_active": "16"}
@@ -340,8 +344,11 @@ def main():
     ap.add_argument("--fill-large", type=int, default=500, help="objects of 4 MiB in it")
     ap.add_argument("--rate", type=int, default=0, help="writes a second that the client offers; 0: as fast as they are answered, sixteen at a time")
     ap.add_argument("--tuned", action="store_true", help="measure a stock cluster with recovery turned up, too")
+    ap.add_argument("--disks", choices=list(KINDS), help="each OSD on a device held to the speed of such a disk, its database and log on the machine's (needs root); not for replace and failover")
     ap.add_argument("--limit", type=int, default=1800, help="seconds after which a recovery is given up")
     a = ap.parse_args()
+    if a.disks and lacks():
+        sys.exit("recovery.py --disks: NOT RUN: it needs " + lacks())
     os.makedirs(a.dir, exist_ok=True)
     base = tempfile.mkdtemp(prefix="cuttlebone-recovery.", dir=a.dir)
     root = peer_root(a.peer)
@@ -350,7 +357,8 @@ def main():
     try:
         both = ["cuttlebone"] + ["stock"] * (a.peer != "none")
         for name in both + ["tuned"] * (a.tuned and a.peer != "none"):
-            cluster, filled = make(name, base, root, a), False
+            disks = [SlowDisk("%s/disk.%s.%d" % (base, name, n), 8 << 30, a.disks) for n in range(4 if a.disks else 0)]
+            cluster, filled = make(name, base, root, a, disks=disks), False
             try:
                 cluster.start()
                 ceph(cluster, "osd", "set", "noout")
@@ -368,6 +376,8 @@ def main():
                     gaps.append((name + ", a primary", failover(cluster), SILENT))
             finally:
                 cluster.stop()
+                for disk in disks:
+                    disk.end()
         for name in both if wanted("failover") else []:
             cluster = make(name, base, root, a, mons=3)
             try:

@@ -48,6 +48,10 @@ class Ours:
     def make_disks(self):
         """Before `up` makes files for OSDs: who wants devices links them."""
 
+    def make_place(self, n):
+        """Of an OSD that `up` is to make."""
+        os.mkdir("%s/osd.%d" % (self.outside, n))
+
     def pids(self):
         return read_pids(self.outside)
 

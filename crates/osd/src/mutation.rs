@@ -19,6 +19,8 @@ pub enum Step {
     /// Creates the object if it does not exist.
     Touch,
     Write { off: u64, data: BufList },
+    /// Adds to what is there, bit by bit.
+    Xor { off: u64, data: BufList },
     Zero { off: u64, len: u64 },
     /// Cuts or extends with zeros.
     Truncate { size: u64 },
@@ -71,7 +73,7 @@ impl Mutation {
     /// The ranges that are written, if apart from attributes and clones nothing else changes.
     pub fn overwritten(&self) -> Option<Vec<(u64, u64)>> {
         let range = |step: &Step| match step {
-            Step::Write { off, data } => Some(Some((*off, data.len() as u64))),
+            Step::Write { off, data } | Step::Xor { off, data } => Some(Some((*off, data.len() as u64))),
             Step::Touch | Step::SetAttr { .. } | Step::RmAttr { .. } | Step::AllocHint { .. } => Some(None),
             Step::Clone { .. } | Step::SetCloneInfo { .. } | Step::RemoveClone { .. } | Step::Unshow { .. } => Some(None),
             _ => None,
@@ -110,6 +112,7 @@ impl Step {
         let op = match self {
             Step::Touch => Op::Touch(obj),
             Step::Write { off, data } => Op::Write { obj, off, data },
+            Step::Xor { off, data } => Op::Xor { obj, off, data },
             Step::Zero { off, len } => Op::Zero { obj, off, len },
             Step::Truncate { size } => Op::Truncate { obj, size },
             Step::Remove => Op::Remove(obj),
@@ -164,19 +167,17 @@ impl Step {
             Step::SetCloneInfo { clone, info } => e.put(&16u8).put(clone).put(info),
             Step::RemoveClone { clone } => e.put(&17u8).put(clone),
             Step::Unshow { clone, snaps } => e.put(&18u8).put(clone).put(snaps),
+            Step::Xor { off, data } => {
+                payload.append(data.clone());
+                e.put(&19u8).put(off).put(&(data.len() as u64))
+            }
         };
     }
 
     fn decode_split(d: &mut Decoder<'_>, payload: &mut BufList) -> Result<Self, DecodeError> {
         Ok(match d.get::<u8>()? {
             1 => Step::Touch,
-            2 => {
-                let (off, len) = (d.get()?, d.get::<u64>()?);
-                let len = usize::try_from(len).unwrap_or(usize::MAX);
-                let left = payload.len();
-                let data = payload.split_to(len).ok_or(DecodeError::Short { wanted: len, left })?;
-                Step::Write { off, data }
-            }
+            2 => Step::Write { off: d.get()?, data: take_data(d, payload)? },
             3 => Step::Zero { off: d.get()?, len: d.get()? },
             4 => Step::Truncate { size: d.get()? },
             5 => Step::Remove,
@@ -193,9 +194,17 @@ impl Step {
             16 => Step::SetCloneInfo { clone: d.get()?, info: d.get()? },
             17 => Step::RemoveClone { clone: d.get()? },
             18 => Step::Unshow { clone: d.get()?, snaps: d.get()? },
+            19 => Step::Xor { off: d.get()?, data: take_data(d, payload)? },
             other => return Err(DecodeError::BadTag { what: "mutation step", tag: other.into() }),
         })
     }
+}
+
+/// A length, and as many bytes of the payload.
+fn take_data(d: &mut Decoder<'_>, payload: &mut BufList) -> Result<BufList, DecodeError> {
+    let len = usize::try_from(d.get::<u64>()?).unwrap_or(usize::MAX);
+    let left = payload.len();
+    payload.split_to(len).ok_or(DecodeError::Short { wanted: len, left })
 }
 
 #[cfg(test)]
@@ -211,6 +220,7 @@ mod tests {
                 Step::Write { off: 3, data: data(b"abc") },
                 Step::Zero { off: 1, len: 2 },
                 Step::Write { off: 9, data: data(b"de") },
+                Step::Xor { off: 5, data: data(b"fgh") },
                 Step::Truncate { size: 4 },
                 Step::Remove,
                 Step::SetAttr { name: "n".into(), value: "v".into() },

@@ -5,8 +5,8 @@
 //!
 //! Room: osd core; pure.
 //! Holds: all shards of an object are equally long, `chunks_len` of its size, and what lies behind its end is zero: so a hole on all
-//! shards is a run of whole stripes of zeros. Of a stripe that is changed in part the rest has to be known, or what is changed and the
-//! coding chunks, whichever is less: who encodes says what it lacks, and is called again with it.
+//! shards is a run of whole stripes of zeros. Of a stripe that is changed in part the rest has to be known, or what is changed, whichever
+//! lies on fewer other OSDs: who encodes says what it lacks, and is called again with it. By what changes coding shards are told what to add.
 //! Upstream: ECUtil::stripe_info_t, ECTransaction.
 
 use crate::mutation::{Mutation, Step};
@@ -141,11 +141,12 @@ impl Striping {
         self.code.rebuild(have, want).ok()
     }
 
-    /// What a write to an object of `size` bytes is on each shard. EOPNOTSUPP for omaps, and for changing part of a stripe in the same
-    /// message that made the object what a clone is.
+    /// What a write to an object of `size` bytes is on each shard, for somebody who has the shard `own` of it. EOPNOTSUPP for omaps, and for
+    /// changing part of a stripe in the same message that made the object what a clone is.
     /// `buffers` has memory for coding chunks.
-    pub fn encode(&self, mutation: &Mutation, size: u64, fetched: &Fetched, buffers: Buffers<'_>) -> Result<Encoded, Errno> {
+    pub fn encode(&self, mutation: &Mutation, (size, own): (u64, Option<u8>), fetched: &Fetched, buffers: Buffers<'_>) -> Result<Encoded, Errno> {
         let mut run = Encoding::new(self, size, fetched, buffers);
+        run.own = own.map(usize::from);
         let changes_data = |s: &Step| matches!(s, Step::Write { .. } | Step::Zero { .. } | Step::Truncate { .. } | Step::Remove | Step::BecomeClone { .. });
         let (first, last) = (mutation.steps.iter().position(changes_data), mutation.steps.iter().rposition(changes_data));
         run.is_alone = first == last;
@@ -232,12 +233,14 @@ struct Encoding<'a> {
     is_looked_at: bool,
     /// No more than one step changes data.
     is_alone: bool,
+    /// The shard that is here.
+    own: Option<usize>,
 }
 
 impl<'a> Encoding<'a> {
     fn new(s: &'a Striping, size: u64, fetched: &'a Fetched, buffers: Buffers<'a>) -> Self {
         let shards = vec![Mutation::default(); s.shards()];
-        Encoding { s, fetched, buffers, shards, needs: Vec::new(), size, stored: Some(size), written: Vec::new(), is_looked_at: false, is_alone: false }
+        Encoding { s, fetched, buffers, shards, needs: Vec::new(), size, stored: Some(size), written: Vec::new(), is_looked_at: false, is_alone: false, own: None }
     }
 
     fn step(&mut self, step: &Step) -> Result<(), Errno> {
@@ -285,31 +288,34 @@ impl<'a> Encoding<'a> {
         let (s, len, new) = (self.s, data.len() as u64, data.contiguous());
         let (k, m) = (s.k(), s.shards() - s.k());
         let Span { shards, off: at, .. } = s.span(off, len);
+        let chunk = shards.start;
         let mut coding = vec![vec![0; len as usize]; m];
-        if 1 + m < k - 1 {
-            // By what changes: the old bytes, and the coding chunks as they are.
-            let delta: Vec<u8> = self.kept(off, off + len)?.iter().zip(&new[..]).map(|(old, new)| old ^ new).collect();
-            for (shard, old) in (k..).zip(&mut coding) {
-                self.fetch(ReadKey { off: at, len, sparse: false, shard: Some(shard as u8) }, old)?;
+        let is_elsewhere = |shard: usize| self.own != Some(shard);
+        let by_difference = usize::from(is_elsewhere(chunk)) < (0..k).filter(|other| *other != chunk && is_elsewhere(*other)).count();
+        if by_difference {
+            let old = self.kept(off, off + len)?;
+            if !self.needs.is_empty() {
+                return Ok(());
             }
-            if self.needs.is_empty() {
-                s.code.update(shards.start, &delta, &mut coding.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
-            }
+            let delta: Vec<u8> = old.iter().zip(&new[..]).map(|(old, new)| old ^ new).collect();
+            s.code.update(chunk, &delta, &mut coding.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
         } else {
-            let beside = |chunk: usize| off - off % s.width() + chunk as u64 * s.unit + off % s.unit;
+            let beside = |other: usize| off - off % s.width() + other as u64 * s.unit + off % s.unit;
             let mut chunks = vec![new; k];
-            for chunk in (0..k).filter(|chunk| *chunk != shards.start) {
-                chunks[chunk] = self.kept(beside(chunk), beside(chunk) + len)?;
+            for other in (0..k).filter(|other| *other != chunk) {
+                chunks[other] = self.kept(beside(other), beside(other) + len)?;
             }
-            if self.needs.is_empty() {
-                let data: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
-                s.code.encode(&data, &mut coding.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
+            if !self.needs.is_empty() {
+                return Ok(());
             }
+            let data: Vec<&[u8]> = chunks.iter().map(|chunk| &chunk[..]).collect();
+            s.code.encode(&data, &mut coding.iter_mut().map(Vec::as_mut_slice).collect::<Vec<_>>());
         }
         self.size = self.size.max(off + len);
-        self.shards[shards.start].push(Step::Write { off: at, data: data.clone() });
+        self.shards[chunk].push(Step::Write { off: at, data: data.clone() });
         for (shard, data) in (k..).zip(coding) {
-            self.shards[shard].push(Step::Write { off: at, data: Bytes::from(data).into() });
+            let data = Bytes::from(data).into();
+            self.shards[shard].push(if by_difference { Step::Xor { off: at, data } } else { Step::Write { off: at, data } });
         }
         Ok(())
     }
@@ -374,7 +380,7 @@ impl<'a> Encoding<'a> {
         // What steps wrote over all of it need not be read.
         let is_written = self.written.iter().any(|w| w.covers(self.s, from, to));
         if stored > from && !is_written {
-            self.fetch(ReadKey { off: from, len: stored - from, sparse: false, shard: None }, &mut out)?;
+            self.fetch(ReadKey { off: from, len: stored - from, sparse: false }, &mut out)?;
         }
         for written in &self.written {
             written.show(self.s, from, to, |at, bytes| out[at..at + bytes.len()].copy_from_slice(bytes));
@@ -516,18 +522,14 @@ mod tests {
             self.s.join(off, len, pieces).contiguous().to_vec()
         }
 
-        fn apply(&mut self, mutation: &Mutation) {
+        fn apply(&mut self, mutation: &Mutation, own: Option<u8>) {
             let mut fetched = Fetched::default();
             let shards = loop {
-                match self.s.encode(mutation, self.object.len() as u64, &fetched, &mut dirty).unwrap() {
+                match self.s.encode(mutation, (self.object.len() as u64, own), &fetched, &mut dirty).unwrap() {
                     Encoded::Shards(shards) => break shards,
                     Encoded::Need(keys) => {
                         for key in keys {
-                            let (from, to) = (key.off as usize, (key.off + key.len) as usize);
-                            let data = match key.shard {
-                                None => Bytes::from(self.read(key.off, key.len, &[])),
-                                Some(shard) => Bytes::copy_from_slice(&self.shards[usize::from(shard)][from..to]),
-                            };
+                            let data = Bytes::from(self.read(key.off, key.len, &[]));
                             let read = ReadData { data: data.into(), ..ReadData::default() };
                             assert!(fetched.reads.insert(key, Ok(read)).is_none(), "asked for twice");
                         }
@@ -561,6 +563,7 @@ mod tests {
                 object.resize(object.len().max(off + data.len()), 0);
                 object[off..off + data.len()].copy_from_slice(&data);
             }
+            Step::Xor { off, data } => object[*off as usize..].iter_mut().zip(&data.contiguous()[..]).for_each(|(old, new)| *old ^= new),
             Step::Zero { off, len } => object[*off as usize..(*off + *len) as usize].fill(0),
             Step::Truncate { size } => object.resize(*size as usize, 0),
             Step::Remove => object.clear(),
@@ -600,35 +603,55 @@ mod tests {
                         size = grown.len();
                         mutation.push(step);
                     }
-                    model.apply(&mutation);
+                    // Whoever encodes has any shard, or none.
+                    let own = rng.random_range(0..=k + m);
+                    model.apply(&mutation, (own < k + m).then_some(own as u8));
                     model.check(&mut rng);
                 }
             }
         }
     }
 
-    #[test]
-    fn a_small_overwrite_reads_what_is_left_of_its_stripe_and_writes_no_shard_but_its_own_and_the_coding_ones() {
-        let mut model = Model::new(4, 2, 16);
-        let data = |len: usize| BufList::from(Bytes::from(vec![7; len]));
-        model.apply(&Mutation { steps: vec![Step::Write { off: 0, data: data(640) }] });
-        let write = Mutation { steps: vec![Step::Write { off: 64 + 16 + 2, data: data(10) }] };
-        let Encoded::Need(keys) = model.s.encode(&write, 640, &Fetched::default(), &mut dirty).unwrap() else { panic!("nothing is needed") };
-        let key = |off| ReadKey { off, len: 10, sparse: false, shard: None };
-        assert_eq!(keys, [key(64 + 2), key(96 + 2), key(112 + 2)]);
-        let read = || Ok(ReadData { data: data(10), ..ReadData::default() });
+    /// Offsets that a write of some bytes to the second chunk of the second stripe has to know, for whoever has this shard; and what each shard does then.
+    fn small_overwrite(k: usize, m: usize, own: Option<u8>) -> (Vec<u64>, Vec<Vec<Step>>) {
+        let s = Striping::new(Code::new(Technique::Vandermonde, k, m), 16);
+        let data = |byte| BufList::from(Bytes::from(vec![byte; 10]));
+        let write = Mutation { steps: vec![Step::Write { off: s.width() + 16 + 2, data: data(9) }] };
+        let size = (640, own);
+        let Ok(Encoded::Need(keys)) = s.encode(&write, size, &Fetched::default(), &mut dirty) else { panic!("nothing is needed") };
+        assert!(keys.iter().all(|key| key.len == 10 && !key.sparse));
+        let offs = keys.iter().map(|key| key.off - s.width()).collect();
+        let read = || Ok(ReadData { data: data(7), ..ReadData::default() });
         let fetched = Fetched { reads: keys.into_iter().map(|key| (key, read())).collect(), copy: None };
-        let Encoded::Shards(shards) = model.s.encode(&write, 640, &fetched, &mut dirty).unwrap() else { panic!("more is needed") };
-        assert_eq!(shards.iter().map(|m| m.steps.len()).collect::<Vec<_>>(), [0, 1, 0, 0, 1, 1]);
+        let Ok(Encoded::Shards(shards)) = s.encode(&write, size, &fetched, &mut dirty) else { panic!("more is needed") };
+        (offs, shards.into_iter().map(|m| m.steps).collect())
     }
 
     #[test]
-    fn of_many_chunks_a_small_overwrite_reads_what_it_changes() {
-        let s = Striping::new(Code::new(Technique::Vandermonde, 8, 3), 16);
-        let write = Mutation { steps: vec![Step::Write { off: 128 + 32 + 5, data: Bytes::from(vec![7; 3]).into() }] };
-        let Ok(Encoded::Need(keys)) = s.encode(&write, 640, &Fetched::default(), &mut dirty) else { panic!("nothing is needed") };
-        let key = |off, shard| ReadKey { off, len: 3, sparse: false, shard };
-        assert_eq!(keys, [key(128 + 32 + 5, None), key(16 + 5, Some(8)), key(16 + 5, Some(9)), key(16 + 5, Some(10))]);
+    fn a_small_overwrite_reads_what_it_changes_and_tells_coding_shards_what_to_add() {
+        for (k, m, own) in [(2, 1, 1), (4, 2, 1), (4, 2, 0), (4, 2, 5), (8, 3, 3)] {
+            let (offs, shards) = small_overwrite(k, m, Some(own));
+            assert_eq!(offs, [16 + 2], "{k}+{m} by {own}");
+            for (shard, steps) in shards.iter().enumerate() {
+                match &steps[..] {
+                    [Step::Write { off: 18, data }] if shard == 1 => assert_eq!(data.contiguous(), vec![9; 10]),
+                    // Vandermonde's first row is a plain sum.
+                    [Step::Xor { off: 18, data }] if shard == k => assert_eq!(data.contiguous(), vec![7 ^ 9; 10]),
+                    [Step::Xor { off: 18, data }] if shard > k => assert_eq!(data.len(), 10),
+                    [] if shard != 1 && shard < k => {}
+                    other => panic!("{k}+{m}, shard {shard}: {other:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn where_the_rest_of_the_stripe_is_nearer_that_is_read_and_coding_shards_need_not_look() {
+        for own in [Some(0), Some(2), None] {
+            let (offs, shards) = small_overwrite(2, 1, own);
+            assert_eq!(offs, [2], "{own:?}");
+            assert!(matches!(&shards[2][..], [Step::Write { off: 18, data }] if data.contiguous() == vec![7 ^ 9; 10]), "{own:?}");
+        }
     }
 
     #[test]
@@ -636,7 +659,7 @@ mod tests {
         let s = Striping::new(Code::new(Technique::Vandermonde, 2, 1), 16);
         let data = BufList::from(Bytes::from(vec![1; 64]));
         let write = Mutation { steps: vec![Step::Write { off: 32, data }] };
-        assert!(matches!(s.encode(&write, 640, &Fetched::default(), &mut dirty), Ok(Encoded::Shards(_))));
+        assert!(matches!(s.encode(&write, (640, None), &Fetched::default(), &mut dirty), Ok(Encoded::Shards(_))));
     }
 
     #[test]
@@ -649,7 +672,7 @@ mod tests {
             let mut data = BufList::from(Bytes::from(bytes.clone()));
             data.set_block_crcs(sums(&bytes));
             let write = |data| Mutation { steps: vec![Step::Write { off: s.width(), data }] };
-            let Ok(Encoded::Shards(shards)) = s.encode(&write(data), 0, &Fetched::default(), &mut dirty) else { panic!("more is needed") };
+            let Ok(Encoded::Shards(shards)) = s.encode(&write(data), (0, None), &Fetched::default(), &mut dirty) else { panic!("more is needed") };
             let written = |m: &Mutation| m.steps.iter().find_map(|s| if let Step::Write { data, .. } = s { Some(data.clone()) } else { None }).unwrap();
             let pieces: Vec<BufList> = shards.iter().map(written).collect();
             let is_whole = unit.is_multiple_of(block);
@@ -683,7 +706,7 @@ mod tests {
     #[test]
     fn omaps_and_parts_of_what_was_rolled_back_are_refused() {
         let s = Striping::new(Code::new(Technique::Vandermonde, 2, 1), 16);
-        let refused = |steps| s.encode(&Mutation { steps }, 10, &Fetched::default(), &mut dirty) == Err(Errno::EOPNOTSUPP);
+        let refused = |steps| s.encode(&Mutation { steps }, (10, None), &Fetched::default(), &mut dirty) == Err(Errno::EOPNOTSUPP);
         assert!(refused(vec![Step::OmapClear]));
         let write = Step::Write { off: 3, data: Bytes::from_static(b"x").into() };
         assert!(refused(vec![Step::BecomeClone { clone: Snap(3) }, write]));

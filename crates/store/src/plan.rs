@@ -74,7 +74,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                     self.check_empty(txn)?;
                     bits = None;
                 }
-                Op::Write { off, data, .. } => {
+                Op::Write { off, data, .. } | Op::Xor { off, data, .. } => {
                     let len = data.len() as u64;
                     check_range(*off, len)?;
                     need += len.div_ceil(BLOCK) + 1;
@@ -152,6 +152,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 Op::Touch(obj)
                 | Op::Create(obj)
                 | Op::Write { obj, .. }
+                | Op::Xor { obj, .. }
                 | Op::Zero { obj, .. }
                 | Op::Truncate { obj, .. }
                 | Op::SetAttrs { obj, .. }
@@ -238,6 +239,12 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 let o = &mut slots[at(obj)].onode;
                 self.create(o);
                 self.write(*number, txc, o, off, data)?;
+            }
+            Op::Xor { obj, off, data } => {
+                txc.planning = slots[at(obj)].key.clone();
+                let o = &mut slots[at(obj)].onode;
+                self.create(o);
+                self.xor(*number, txc, o, off, data)?;
             }
             Op::Zero { obj, off, len } => {
                 txc.planning = slots[at(obj)].key.clone();
@@ -475,7 +482,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                         None => self.source(block, pend),
                         Some(run) => self.packed_source(&run, block),
                     };
-                    pieces.push(Piece { at: (start + got) as usize, len: m as usize, from_at: sat as usize, from });
+                    pieces.push(Piece { at: (start + got) as usize, len: m as usize, from_at: sat as usize, from, xor: false });
                     got += m;
                 }
                 let whole = covers(start, n, lblk, old_size);

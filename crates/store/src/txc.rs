@@ -214,6 +214,8 @@ pub(crate) struct Piece {
     pub len: usize,
     pub from_at: usize,
     pub from: Source,
+    /// They are added to what is there, bit by bit, and do not take its place.
+    pub xor: bool,
 }
 
 /// A block that is being put together, later pieces over earlier ones, over zeros.
@@ -249,7 +251,11 @@ pub(crate) fn compose(phys: u64, csum: Csum, pieces: &[Piece]) -> Filled {
             }
             _ => unreachable!("composed before its pieces are known"),
         };
-        data[p.at..p.at + p.len].copy_from_slice(&from[p.from_at..p.from_at + p.len]);
+        let (to, from) = (&mut data[p.at..p.at + p.len], &from[p.from_at..p.from_at + p.len]);
+        match p.xor {
+            true => to.iter_mut().zip(from).for_each(|(to, from)| *to ^= from),
+            false => to.copy_from_slice(from),
+        }
     }
     let block = if bad { Block::spoilt(phys, &data) } else { Block::of(phys, csum, &data) };
     Filled { data: data.into(), block, bad }

@@ -34,7 +34,7 @@ impl AllocHint {
     pub const INCOMPRESSIBLE: u32 = 512;
 }
 
-/// One step. Steps on an object that does not exist create it where they add something (`Touch`, `Write`, `Zero`,
+/// One step. Steps on an object that does not exist create it where they add something (`Touch`, `Write`, `Xor`, `Zero`,
 /// `Truncate`, `SetAttrs`, `OmapSet`, `OmapSetHeader`, `SetAllocHint`, the target of a clone) and do nothing where
 /// they take something away. Cloning or moving what does not exist refuses the whole transaction with ENOENT.
 #[derive(Debug, Clone, PartialEq, Eq, Encode, Decode)]
@@ -113,6 +113,9 @@ pub enum Op {
     /// What the other one still has to do to them comes first.
     #[denc(tag = 26)]
     MergeColl { from: ShardPgId },
+    /// Data becomes the sum of what is there and this, bit by bit; where nothing is there are zeros. Extends the object if needed.
+    #[denc(tag = 27)]
+    Xor { obj: ObjIdx, off: u64, data: BufList },
 }
 
 /// A list of steps on one collection that happen all or not at all.
@@ -208,6 +211,11 @@ impl Transaction {
     pub fn write(&mut self, obj: &HObject, off: u64, data: impl Into<BufList>) {
         let obj = self.obj(obj);
         self.ops.push(Op::Write { obj, off, data: data.into() });
+    }
+
+    pub fn xor(&mut self, obj: &HObject, off: u64, data: impl Into<BufList>) {
+        let obj = self.obj(obj);
+        self.ops.push(Op::Xor { obj, off, data: data.into() });
     }
 
     pub fn zero(&mut self, obj: &HObject, off: u64, len: u64) {
@@ -331,6 +339,7 @@ impl Op {
         match self {
             Op::Touch(obj) | Op::Create(obj) | Op::Remove(obj) | Op::RmAttrs(obj) | Op::OmapClear(obj) => f(obj),
             Op::Write { obj, .. }
+            | Op::Xor { obj, .. }
             | Op::Zero { obj, .. }
             | Op::Truncate { obj, .. }
             | Op::SetAttrs { obj, .. }

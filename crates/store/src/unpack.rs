@@ -250,7 +250,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 txc.planning = key.clone();
                 for (lblk, block) in left {
                     let from = self.packed_source(&run, block);
-                    let piece = Piece { at: 0, len: BLOCK as usize, from_at: 0, from };
+                    let piece = Piece { at: 0, len: BLOCK as usize, from_at: 0, from, xor: false };
                     self.write_block(number, txc, o, lblk, vec![piece], false)?;
                 }
             }

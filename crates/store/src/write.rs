@@ -66,10 +66,30 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 continue;
             }
             let from = Source::Bytes(cutter.take(n as usize).contiguous());
-            let piece = Piece { at: start as usize, len: n as usize, from_at: 0, from };
+            let piece = Piece { at: start as usize, len: n as usize, from_at: 0, from, xor: false };
             let whole = covers(start, n, lblk, old_size);
             self.perf.wrote_small(n, !whole);
             self.write_block(number, txc, o, lblk, vec![piece], !whole)?;
+            at += n;
+        }
+        Ok(())
+    }
+
+    /// Adds data to what is there, bit by bit. Through the log, however much it is: what has to be read first is written once it is known.
+    pub(crate) fn xor(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, off: u64, data: BufList) -> Result<(), Errno> {
+        let end = off + data.len() as u64;
+        if data.len() > 0 {
+            o.size = o.size.max(end);
+        }
+        let mut cutter = Cutter::new(data);
+        let mut at = off;
+        while at < end {
+            let (lblk, start) = (at / BLOCK, at % BLOCK);
+            let n = (BLOCK - start).min(end - at);
+            let from = Source::Bytes(cutter.take(n as usize).contiguous());
+            let piece = Piece { at: start as usize, len: n as usize, from_at: 0, from, xor: true };
+            self.perf.wrote_small(n, true);
+            self.write_block(number, txc, o, lblk, vec![piece], true)?;
             at += n;
         }
         Ok(())
@@ -104,7 +124,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
             if start == 0 && (n == BLOCK || (at >= end && to_the_end)) {
                 self.set_block(txc, o, lblk, Block::default(), None)?;
             } else {
-                let piece = Piece { at: start as usize, len: n as usize, from_at: 0, from: Source::Bytes(zeros(n as usize)) };
+                let piece = Piece { at: start as usize, len: n as usize, from_at: 0, from: Source::Bytes(zeros(n as usize)), xor: false };
                 self.write_block(number, txc, o, lblk, vec![piece], true)?;
             }
         }
@@ -183,7 +203,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
                 let run = self.run_of(o, lblk, old)?;
                 self.packed_source(&run, old)
             };
-            pieces.insert(0, Piece { at: 0, len: BLOCK as usize, from_at: 0, from });
+            pieces.insert(0, Piece { at: 0, len: BLOCK as usize, from_at: 0, from, xor: false });
         }
         let phys = if in_place { old.phys } else { self.alloc.allocate_one() };
         // From here on it is read from memory, until it has reached its place.

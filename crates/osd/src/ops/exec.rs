@@ -216,7 +216,7 @@ impl<'a> Exec<'a> {
     fn key(&self, off: u64, len: u64, sparse: bool) -> Option<ReadKey> {
         let size = self.stored_size?;
         let len = len.min(size.saturating_sub(off));
-        (len > 0).then_some(ReadKey { off, len, sparse, shard: None })
+        (len > 0).then_some(ReadKey { off, len, sparse })
     }
 
     /// Stored bytes, from what was fetched.

@@ -99,7 +99,7 @@ impl From<Errno> for Halt {
     }
 }
 
-/// One extent of the stored object, or of a shard of it.
+/// One extent of the stored object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadKey {
     pub off: u64,
@@ -107,8 +107,6 @@ pub struct ReadKey {
     pub len: u64,
     /// Runs instead of zeros.
     pub sparse: bool,
-    /// Whose bytes these are; without, the object's.
-    pub shard: Option<u8>,
 }
 
 /// What was fetched for a message so far.

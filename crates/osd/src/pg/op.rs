@@ -338,7 +338,7 @@ impl Pg {
         self.running.insert(id, Running { op, object: object.clone(), reads: reads.clone(), before });
         for (read, key) in reads {
             let ReadKey { off, len, .. } = key;
-            let want = key.shard.map_or(Want::Bytes { off, len }, |shard| Want::Shard { shard, off, len });
+            let want = Want::Bytes { off, len };
             let ask = Ask { object: object.clone(), version, want, class: Class::Client, what: ReadFor::Op(id) };
             self.gather(cx, read, ask);
         }
@@ -441,7 +441,7 @@ impl Pg {
         if !cx.sh.map.pool_by_id(self.id.pool).is_some_and(|pool| pool.has_flag(PgPool::FLAG_EC_OVERWRITES)) {
             check_appends(&op.msg.ops, size, striping.width())?;
         }
-        striping.encode(&plan.mutation, size, &op.fetched, &mut |len| cx.disk.buffer(len)).map(Some)
+        striping.encode(&plan.mutation, (size, self.own_shard(&op.object)), &op.fetched, &mut |len| cx.disk.buffer(len)).map(Some)
     }
 
     fn finish_without_change(&mut self, cx: &mut Cx<'_>, op: ClientOp, plan: Plan, prior_user: u64) {

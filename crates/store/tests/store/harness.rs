@@ -221,6 +221,12 @@ impl Model {
         match op {
             Op::Touch(o) | Op::Create(o) | Op::SetAllocHint { obj: o, .. } => drop(self.objects.entry(name(o)).or_default()),
             Op::Write { obj, off, data } => self.write(name(obj), *off, &data.contiguous()),
+            Op::Xor { obj, off, data } => {
+                let (off, mut data) = (*off as usize, data.contiguous().to_vec());
+                let before = self.objects.get(&name(obj)).map_or(&[][..], |o| o.data.get(off..).unwrap_or_default());
+                data.iter_mut().zip(before).for_each(|(new, old)| *new ^= old);
+                self.write(name(obj), off as u64, &data);
+            }
             Op::Zero { obj, off, len } => self.write(name(obj), *off, &vec![0; *len as usize]),
             Op::Truncate { obj, size } => self.objects.entry(name(obj)).or_default().data.resize(*size as usize, 0),
             Op::Remove(o) => drop(self.objects.remove(&name(o))),
@@ -380,7 +386,8 @@ fn random_op(rng: &mut ChaCha8Rng, coll: ShardPgId, m: &Model, t: &mut Transacti
     match rng.random_range(0..26) {
         0..=7 => {
             let (off, len) = (extent(rng), extent(rng).min(150_000));
-            t.write(&obj, off, bytes(rng, len as usize));
+            let data = bytes(rng, len as usize);
+            if rng.random_ratio(1, 5) { t.xor(&obj, off, data) } else { t.write(&obj, off, data) }
         }
         8 => t.zero(&obj, extent(rng), extent(rng)),
         9..=10 => t.truncate(&obj, extent(rng)),
