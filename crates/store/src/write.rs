@@ -78,7 +78,7 @@ impl<D: BlockDev, K: Kv> Store<D, K> {
     /// Adds data to what is there, bit by bit. Through the log, however much it is: what has to be read first is written once it is known.
     pub(crate) fn xor(&mut self, number: u64, txc: &mut Txc, o: &mut Onode, off: u64, data: BufList) -> Result<(), Errno> {
         let end = off + data.len() as u64;
-        if data.len() > 0 {
+        if !data.is_empty() {
             o.size = o.size.max(end);
         }
         let mut cutter = Cutter::new(data);
