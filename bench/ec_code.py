@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How fast one core makes parity: crates/ec beside ISA-L called straight from C, the same library, in turns. Prints the table of docs/benchmarks.md.
+"""How fast one core makes parity: crates/ec beside ISA-L called straight from C, the same library, in turns. Prints the table of docs/benchmarks-log.md.
 
     cargo build --release -p ec --example speed
     bench/ec_code.py --target TARGET/release [--rounds 3] [--hot]

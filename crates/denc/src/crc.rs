@@ -1,7 +1,7 @@
 //! crc32c (Castagnoli), the checksum of frames, blocks, maps and journals.
 //!
 //! Why this library: a 4 KiB write is summed a dozen times on its way to three disks, and this one does it several times
-//! as fast as one that has the processor's crc instruction only (docs/benchmarks.md).
+//! as fast as one that has the processor's crc instruction only (docs/benchmarks-log.md).
 
 use crc_fast::{CrcAlgorithm, Digest};
 

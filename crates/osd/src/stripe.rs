@@ -21,6 +21,9 @@ use types::msg::{BLOCK_BYTES, BufList};
 use types::msg::osd_op::{Op, OsdOp};
 use types::PoolId;
 
+/// Bytes that a coding shard is told to add at most: they go through its log, where more than that had better not (`Tuning::prefer_deferred_size`).
+const ADDED_MAX: u64 = 64 << 10;
+
 /// How objects of a pool lie on shards.
 #[derive(Debug)]
 pub struct Striping {
@@ -291,7 +294,8 @@ impl<'a> Encoding<'a> {
         let chunk = shards.start;
         let mut coding = vec![vec![0; len as usize]; m];
         let is_elsewhere = |shard: usize| self.own != Some(shard);
-        let by_difference = usize::from(is_elsewhere(chunk)) < (0..k).filter(|other| *other != chunk && is_elsewhere(*other)).count();
+        let is_small = len <= ADDED_MAX;
+        let by_difference = is_small && usize::from(is_elsewhere(chunk)) < (0..k).filter(|other| *other != chunk && is_elsewhere(*other)).count();
         if by_difference {
             let old = self.kept(off, off + len)?;
             if !self.needs.is_empty() {
@@ -643,6 +647,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_is_too_much_for_a_log_is_not_added() {
+        let s = Striping::new(Code::new(Technique::Vandermonde, 2, 1), 2 * ADDED_MAX as u32);
+        let needs = |len| {
+            let write = Mutation { steps: vec![Step::Write { off: 0, data: Bytes::from(vec![1; len as usize]).into() }] };
+            match s.encode(&write, (s.width(), Some(0)), &Fetched::default(), &mut dirty) {
+                Ok(Encoded::Need(keys)) => keys,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(needs(ADDED_MAX), [ReadKey { off: 0, len: ADDED_MAX, sparse: false }]);
+        assert_eq!(needs(ADDED_MAX + 1), [ReadKey { off: 2 * ADDED_MAX, len: ADDED_MAX + 1, sparse: false }]);
     }
 
     #[test]

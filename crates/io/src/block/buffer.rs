@@ -19,7 +19,7 @@ pub(crate) const HUGE_PAGE: usize = 2 << 20;
 /// Aligned pieces below this size are copied with what is around them: an entry of its own costs more.
 const LEFT_LEN_MIN: usize = 16 << 10;
 /// Bytes kept for reuse: what is under way at a time while large objects are written, sixteen at once. They are in use then anyway: less kept is not
-/// less memory at the height, but as much of it new from the kernel for each object, page by page (docs/benchmarks.md).
+/// less memory at the height, but as much of it new from the kernel for each object, page by page (docs/benchmarks-log.md).
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
 /// Where buffers come from and go back to.

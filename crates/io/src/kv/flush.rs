@@ -2,7 +2,7 @@
 //!
 //! Why: to hand a flush to a thread and its end back takes two switches of threads and three system calls. For a lone write
 //! that is a sixth of its CPU, and there is nothing else to do. Where many are on their way, the loop has better to do than
-//! to wait; and with a slow disk it may not wait, for readers would wait with it. Figures: docs/benchmarks.md.
+//! to wait; and with a slow disk it may not wait, for readers would wait with it. Figures: docs/benchmarks-log.md.
 
 use super::{journal, kv_error, locked};
 use crate::sink::IoSink;
