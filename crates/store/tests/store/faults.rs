@@ -43,6 +43,27 @@ fn writing_part_of_a_rotten_block_keeps_it_unreadable_until_it_is_whole_again() 
     assert_eq!(block(&mut d, &mut rng).unwrap().data.contiguous(), vec![9; 4096]);
 }
 
+#[test]
+fn what_is_added_to_a_rotten_block_keeps_it_unreadable() {
+    let config = StoreConfig { data_cache_bytes: 0, deferred_batch_bytes: 1, ..StoreConfig::default() };
+    let (mut d, mut rng) = mounted(16 << 20, config);
+    let obj = object(COLL, 1);
+    d.commit(&mut rng, write(&obj, 0, vec![7; 8192]));
+    let add = |at: u64| {
+        let mut txn = Transaction::new(COLL);
+        txn.xor(&obj, at, Bytes::from(vec![5; 4096]));
+        txn
+    };
+    d.commit(&mut rng, add(4096));
+    assert_eq!(d.read_all(&mut rng, COLL, &obj).unwrap(), [vec![7; 4096], vec![7 ^ 5; 4096]].concat());
+    rot(&d);
+    d.commit(&mut rng, add(0));
+    assert!(d.checksum_errors > 0);
+    assert_eq!(d.read(&mut rng, COLL, &obj, 0, 4096, ReadFlags::default()), Err(Errno::EIO));
+    d.commit(&mut rng, write(&obj, 0, vec![9; 8192]));
+    assert_eq!(d.read_all(&mut rng, COLL, &obj).unwrap(), vec![9; 8192]);
+}
+
 /// Every I/O of this kind that is in flight completes, and the store goes on.
 fn complete(d: &mut Driver, which: fn(MemIo) -> bool) {
     d.settle();
