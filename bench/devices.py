@@ -188,6 +188,9 @@ def measure_loads(cluster, a, place, who, results):
         output(begin(cluster, a.seconds))
         time.sleep(a.pause)
         for _ in range(a.repeat):
+            # What one run has read is cold again in the next.
+            for osd in range(3):
+                ceph(cluster, "tell", "osd.%d" % osd, "cache", "drop")
             row = json.loads(output(begin(cluster, a.seconds)))
             results.setdefault(load, {}).setdefault((place, who), []).append(row)
             print("%-34s %-26s %-10s %s" % (load, place, who, "  ".join("%s %.4g" % (k, v) for k, v in row.items() if v is not None)), flush=True)
