@@ -12,7 +12,7 @@ import json, math, os, shutil, statistics, subprocess, sys, tempfile, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
 from on_disks import OursOnDisks
 from qos import drain, fill, offer
-from recovery import ceph, inside, make_pool, output
+from recovery import ceph, drop_caches, inside, make_pool, output
 from side_by_side import arguments, peer_root
 from slow_disk import SlowDisk, lacks
 from stock_cluster import StockCluster
@@ -189,8 +189,7 @@ def measure_loads(cluster, a, place, who, results):
         time.sleep(a.pause)
         for _ in range(a.repeat):
             # What one run has read is cold again in the next.
-            for osd in range(3):
-                ceph(cluster, "tell", "osd.%d" % osd, "cache", "drop")
+            drop_caches(cluster, range(3))
             row = json.loads(output(begin(cluster, a.seconds)))
             results.setdefault(load, {}).setdefault((place, who), []).append(row)
             print("%-34s %-26s %-10s %s" % (load, place, who, "  ".join("%s %.4g" % (k, v) for k, v in row.items() if v is not None)), flush=True)

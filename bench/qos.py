@@ -16,7 +16,7 @@ Stock before Quincy has no profiles: for Pacific the three are one and the same.
 """
 import json, os, shutil, statistics, subprocess, sys, tempfile, threading, time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../tests/clients"))
-from recovery import FILL, WATCH, ceph, finish, inside, make_pool, offer, output, start_again, states, stop_osd, until_clean, wait_clean
+from recovery import FILL, WATCH, ceph, drop_caches, finish, inside, make_pool, offer, output, start_again, states, stop_osd, until_clean, wait_clean
 from on_disks import OursOnDisks, StockOnDisks
 from side_by_side import Ours, arguments, peer_root, tool
 from slow_disk import SlowDisk, lacks
@@ -139,8 +139,7 @@ def shares(cluster, name, a):
     behind(cluster, "more-", 3 * a.objects)
     time.sleep(20)
     # What a profile before has read is not cold any more.
-    tool(cluster, "ceph", "tell", "osd.0", "cache", "drop")
-    tool(cluster, "ceph", "tell", "osd.1", "cache", "drop")
+    drop_caches(cluster, (0, 1))
     client = offer(cluster, SCRUBBED, "read", "cold-", a.cold, 256 << 10, 4096, 64, 0, 3600)
     start_again(cluster, 2)
     scrub(cluster)

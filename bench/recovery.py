@@ -37,6 +37,11 @@ def ceph(cluster, *args):
         raise RuntimeError("ceph %s: %s" % (" ".join(args), p.stderr[-500:]))
     return p.stdout
 
+def drop_caches(cluster, osds):
+    """What these OSDs have read is cold again."""
+    for osd in osds:
+        ceph(cluster, "tell", "osd.%d" % osd, "cache", "drop")
+
 def start_again(cluster, osd):
     if isinstance(cluster, Ours):
         subprocess.run([cluster.bin, "up", "--dir", cluster.outside], check=True, stdout=subprocess.DEVNULL)

@@ -41,13 +41,10 @@ class Load(threading.Thread):
 def is_clean(pgmap):
     return {s["state_name"] for s in pgmap["pgs_by_state"]} == {"active+clean"}
 
-def copies_on(client, osd):
-    """Of the pool's objects. Not `degraded_objects`: that grows as one primary after the other says what it has to do."""
+def pool_objects(client, osd=None):
+    """Of the pool, or the copies that an OSD has. Not `degraded_objects`: that grows as one primary after the other says what it has to do."""
     pgs = client.json("pg", "ls-by-pool", POOL)["pg_stats"]
-    return sum(pg["stat_sum"]["num_objects"] for pg in pgs if osd in pg["acting"])
-
-def counted(client):
-    return sum(pg["stat_sum"]["num_objects"] for pg in client.json("pg", "ls-by-pool", POOL)["pg_stats"]) == COUNT
+    return sum(pg["stat_sum"]["num_objects"] for pg in pgs if osd is None or osd in pg["acting"])
 
 def pgmap(client):
     return client.json("status")["pgmap"]
@@ -87,8 +84,8 @@ def main():
     client = Client(a.conf)
     fill(client)
     until(lambda: is_clean(pgmap(client)), "active+clean", 60)
-    until(lambda: counted(client), "every object in what primaries report", 30)
-    moving = copies_on(client, 2)
+    until(lambda: pool_objects(client) == COUNT, "every object in what primaries report", 30)
+    moving = pool_objects(client, 2)
     # The scheduler minds no pace that it is given, unless it is told to.
     client.ceph("config", "set", "osd", "osd_mclock_override_recovery_settings", "true")
     client.ceph("config", "set", "osd", "osd_recovery_sleep", str(SLEEP))

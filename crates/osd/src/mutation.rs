@@ -145,10 +145,7 @@ impl Step {
     fn encode_split(&self, e: &mut Encoder, payload: &mut BufList) {
         match self {
             Step::Touch => e.put(&1u8),
-            Step::Write { off, data } => {
-                payload.append(data.clone());
-                e.put(&2u8).put(off).put(&(data.len() as u64))
-            }
+            Step::Write { off, data } => put_data(e.put(&2u8).put(off), payload, data),
             Step::Zero { off, len } => e.put(&3u8).put(off).put(len),
             Step::Truncate { size } => e.put(&4u8).put(size),
             Step::Remove => e.put(&5u8),
@@ -167,10 +164,7 @@ impl Step {
             Step::SetCloneInfo { clone, info } => e.put(&16u8).put(clone).put(info),
             Step::RemoveClone { clone } => e.put(&17u8).put(clone),
             Step::Unshow { clone, snaps } => e.put(&18u8).put(clone).put(snaps),
-            Step::Xor { off, data } => {
-                payload.append(data.clone());
-                e.put(&19u8).put(off).put(&(data.len() as u64))
-            }
+            Step::Xor { off, data } => put_data(e.put(&19u8).put(off), payload, data),
         };
     }
 
@@ -200,7 +194,13 @@ impl Step {
     }
 }
 
-/// A length, and as many bytes of the payload.
+/// The length of data, which goes into the payload.
+fn put_data<'a>(e: &'a mut Encoder, payload: &mut BufList, data: &BufList) -> &'a mut Encoder {
+    payload.append(data.clone());
+    e.put(&(data.len() as u64))
+}
+
+/// What `put_data` wrote.
 fn take_data(d: &mut Decoder<'_>, payload: &mut BufList) -> Result<BufList, DecodeError> {
     let len = usize::try_from(d.get::<u64>()?).unwrap_or(usize::MAX);
     let left = payload.len();
